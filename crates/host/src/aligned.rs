@@ -1,15 +1,15 @@
 //! Allocation of memory with a larger alignment than the server's allocator guarantees.
 
-/// Alignment of every block that the server's allocator returns, in bytes. jemalloc aligns large powers of two to more,
-/// but a server may be built without jemalloc.
+/// Alignment of every block that the server's allocator returns, in bytes. jemalloc aligns blocks
+/// of large powers of two more strictly, but a server may be built without jemalloc.
 pub const ALIGNED: usize = align_of::<u128>();
 
-/// Returns the part of a block that is aligned to `align` bytes, and writes the block's address directly before that
-/// part.
+/// Returns the part of a block that is aligned to `align` bytes, and writes the block's address
+/// directly before that part.
 ///
 /// # Safety
-/// `block` is aligned to [`ALIGNED`] bytes and is `align` bytes larger than the part has to be; `align` is a power of
-/// two above [`ALIGNED`].
+/// `block` is aligned to [`ALIGNED`] bytes, and is `align` bytes larger than the requested part.
+/// `align` is a power of two above [`ALIGNED`].
 pub unsafe fn part_of(block: *mut u8, align: usize) -> *mut u8 {
     let after = align - block.addr() % align;
     // SAFETY: the offset of the part in the block is at most `align`, so the part fits in the block. Both addresses are
@@ -21,7 +21,7 @@ pub unsafe fn part_of(block: *mut u8, align: usize) -> *mut u8 {
     }
 }
 
-/// Returns the block that a part belongs to.
+/// Returns the block that contains a part.
 ///
 /// # Safety
 /// `part` was made by [`part_of`].

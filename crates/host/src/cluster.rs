@@ -1,10 +1,11 @@
-//! Cluster basics without a server: hash slots, and parsing of `CLUSTER NODES`.
+//! Cluster functions that need no server: hash slots, and parsing of `CLUSTER NODES`.
 
 /// Number of hash slots of a cluster.
 pub const SLOTS: usize = crawlspace_compact::limits::every::SLOTS as usize;
 
-/// Returns the hash tag of a key: the bytes between the first `{` and the next `}`, if there are any. The slot is
-/// computed from the hash tag alone, so all keys whose prefix contains a hash tag share a slot.
+/// Returns the hash tag of a key: the bytes between the first `{` and the next `}`, if there are
+/// any. The slot of such a key is computed from the hash tag alone, so all keys whose prefix
+/// contains a hash tag are in one slot.
 pub fn hash_tag(key: &[u8]) -> Option<&[u8]> {
     let open = memchr::memchr(b'{', key)? + 1;
     let length = memchr::memchr(b'}', &key[open..])?;
@@ -86,7 +87,7 @@ struct Node<'a> {
 impl<'a> Nodes<'a> {
     fn all(self) -> impl Iterator<Item = Node<'a>> {
         self.0.lines().filter_map(|line| {
-            // id, address, flags, master, ping, pong, epoch, link, slots
+            // The fields of a line: id, address, flags, master, ping, pong, epoch, link, slots.
             let mut words = line.splitn(9, ' ');
             let (id, address, flags) = (words.next()?, words.next()?, words.next()?);
             let slots = words.nth(5).unwrap_or_default();
@@ -99,7 +100,8 @@ impl<'a> Nodes<'a> {
         })
     }
 
-    /// Returns how the slot is being moved, seen from the node that replied; `None` if it is not being moved.
+    /// Returns the state of a slot that is being moved, as seen by the replying node. Returns
+    /// `None` if the slot is not being moved.
     pub fn open(self, slot: usize) -> Option<Open<'a>> {
         let is_myself = |node: &Node<'_>| node.flags.split(',').any(|flag| flag == "myself");
         let myself = self.all().find(is_myself)?;
@@ -127,7 +129,7 @@ impl<'a> Nodes<'a> {
     /// Returns host and port of a node as `host:port`.
     pub fn address(self, id: &str) -> Option<&'a str> {
         let node = self.all().find(|node| node.id == id)?;
-        // The bus port (after `@`) and the host name (after `,`) are cut off.
+        // Cut off the bus port (after `@`) and the host name (after `,`).
         Some(node.address.split(['@', ',']).next().unwrap_or_default())
     }
 }
@@ -150,7 +152,7 @@ mod tests {
 
     #[test]
     fn slots_equal_those_of_the_server() {
-        // Slots as computed by CLUSTER KEYSLOT.
+        // Expected slots from `CLUSTER KEYSLOT`.
         for (key, slot) in [
             ("", 0),
             ("123456789", 12739),

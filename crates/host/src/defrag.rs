@@ -1,10 +1,10 @@
-//! Active defragmentation: moves memory to where the server's allocator wants it.
+//! Active defragmentation: moves memory as the server's allocator advises.
 
 use std::mem::{ManuallyDrop, size_of, take};
 
 use crate::aligned::ALIGNED;
 
-/// Moves allocations if the server's allocator says that they should move.
+/// Moves allocations that the server's allocator wants to move.
 pub struct Mover<'a> {
     ask: &'a mut dyn FnMut(*mut u8) -> *mut u8,
 }
@@ -19,7 +19,7 @@ impl<'a> Mover<'a> {
         Mover { ask }
     }
 
-    /// Moves the buffer of a list, if it should move.
+    /// Moves the buffer of a list, if the allocator wants to move it.
     pub fn list<T: Copy>(&mut self, list: &mut Vec<T>) {
         const { assert!(align_of::<T>() <= ALIGNED) } // a complete block of the server's allocator
         if list.capacity() == 0 || size_of::<T>() == 0 {
@@ -48,8 +48,8 @@ mod tests {
         let layout = Layout::array::<u32>(list.capacity()).unwrap();
         let before = list.as_ptr();
         let mut ask = |old: *mut u8| {
-            // SAFETY: does what a server's allocator does: makes a new allocation of the same layout with the
-            // bytes of the old one, and frees the old one.
+            // SAFETY: works like a server's allocator: it makes a new allocation of the same layout
+            // with the bytes of the old one, and frees the old one.
             unsafe {
                 let new = alloc(layout);
                 new.copy_from_nonoverlapping(old, layout.size());
@@ -57,13 +57,13 @@ mod tests {
                 new
             }
         };
-        // SAFETY: by the above.
+        // SAFETY: `ask` fulfils the contract, as explained above.
         unsafe { Mover::new(&mut ask) }.list(&mut list);
         assert_ne!(list.as_ptr(), before);
         list.extend(60..1000);
         assert!(list.iter().copied().eq(0..1000));
         let mut stay = |_: *mut u8| std::ptr::null_mut();
-        // SAFETY: nothing moves.
+        // SAFETY: the mover moves nothing.
         unsafe { Mover::new(&mut stay) }.list(&mut list);
         assert!(list.iter().copied().eq(0..1000));
     }

@@ -1,5 +1,5 @@
-//! Fast pre-filter for key names. It runs on every write to any key of the server, so it must reject foreign keys in a
-//! few instructions.
+//! A fast filter for key names. It runs at every write to any key of the server, so it must reject
+//! keys of other applications in a few instructions.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -42,7 +42,8 @@ impl Endings {
         self
     }
 
-    /// Returns true if the name may have one of these endings; never false for a name that has one.
+    /// Returns true if the name may have one of these endings. Never returns false for a name that
+    /// has one of them.
     #[inline]
     pub fn may_end(&self, name: &[u8]) -> bool {
         if name.len() < END {
@@ -71,15 +72,16 @@ const fn place(end: u32) -> (usize, u64) {
     ((hash >> 6) as usize, 1 << (hash & 63))
 }
 
-/// Lengths of the key prefixes used since the module was loaded. A name is only searched at these positions.
+/// Lengths of the key prefixes that were used since the module was loaded. Searches in a name begin
+/// only at these positions.
 #[derive(Default)]
 pub struct Lengths(AtomicU64);
 
-/// First length that is not distinguished from longer ones.
+/// The first length that is not distinguished from longer lengths.
 const LONG: usize = 63;
 
 impl Lengths {
-    /// Creates an empty set; for a `static`.
+    /// Creates an empty set, for a `static`.
     pub const fn new() -> Lengths {
         Lengths(AtomicU64::new(0))
     }

@@ -1,4 +1,4 @@
-//! Replies as values. A command builds its complete result before the first byte is sent.
+//! Replies as values. A command builds its complete reply before it sends the first byte.
 
 /// Reply of a command. Maps are sent as RESP3 maps, and as flat arrays in RESP2.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub enum Reply {
     Bulk(Vec<u8>),
     /// An array.
     Array(Vec<Reply>),
-    /// A map; keys keep the order given.
+    /// A map; the keys keep their order.
     Map(Vec<(Reply, Reply)>),
 }
 
@@ -23,7 +23,7 @@ impl Reply {
         Reply::Bulk(bytes.as_ref().to_vec())
     }
 
-    /// Makes an integer. A count above `i64::MAX` cannot occur; it would be sent as `i64::MAX`.
+    /// Creates an integer. Counts above `i64::MAX`, which cannot occur, become `i64::MAX`.
     pub fn count(n: u64) -> Reply {
         Reply::Int(i64::try_from(n).unwrap_or(i64::MAX))
     }

@@ -1,7 +1,7 @@
 //! Size classes of the server's allocator.
 
-/// Rounds a size up to the allocator's size class: four classes between one power of two and the next, as in
-/// jemalloc. Buffers of these sizes waste no memory.
+/// Rounds a size up to a size class of the allocator. As in jemalloc, there are four classes
+/// between one power of two and the next. Buffers of these sizes waste no memory.
 pub fn class(bytes: usize) -> usize {
     if bytes <= 128 {
         return bytes.next_multiple_of(16);

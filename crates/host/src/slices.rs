@@ -1,9 +1,9 @@
-//! Long work in slices, for the rules of the command families.
+//! Long operations in slices, for the rules of the command families.
 //!
 //! A [`Job`] is an async function over two values, such as an index and its key space. Both values
 //! are lent to the job for one slice at a time. The job reaches them through closures, which cannot
-//! await, so nothing is borrowed or half-written across a pause. There is no runtime: one step of
-//! the job is one poll.
+//! await, so no borrow and no partial write lasts across a pause. There is no async runtime: one
+//! step of the job is one poll.
 //!
 //! Anything may happen between slices: other commands, a crash, a restart. Therefore a job stores
 //! each count in the same closure that computed it, and every part of a job can be repeated safely.
@@ -17,7 +17,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::reply::Reply;
 
-/// Returns true while there is time left in this slice.
+/// A function that returns true while time is left in this slice.
 pub type Time<'a> = &'a mut dyn FnMut() -> bool;
 
 /// Result of one step of a job.
@@ -25,7 +25,7 @@ pub type Time<'a> = &'a mut dyn FnMut() -> bool;
 pub enum Step {
     /// More work remains.
     More,
-    /// The work is done, with this reply.
+    /// The job is done, with this reply.
     Done(Reply),
 }
 
@@ -45,7 +45,7 @@ struct Slice<'a, A, B> {
     time: Time<'a>,
 }
 
-/// Pointer to the slice that is lent; null while nothing is lent.
+/// Pointer to the slice that is lent. Null while no slice is lent.
 type Place<A, B> = Cell<*mut Slice<'static, A, B>>;
 
 /// State shared by a job and its function.
@@ -54,7 +54,8 @@ struct Shared<A: 'static, B: 'static> {
     completion: Cell<Completion>,
 }
 
-/// Sets the pointer to a slice, and restores the previous pointer when dropped, even after a panic.
+/// Sets the pointer to a slice. Dropping this value restores the previous pointer, even after a
+/// panic.
 struct Loan<'a, A: 'static, B: 'static> {
     place: &'a Place<A, B>,
     before: *mut Slice<'static, A, B>,
@@ -73,7 +74,7 @@ impl<A, B> Drop for Loan<'_, A, B> {
     }
 }
 
-/// The two values that a job works on, as seen by the job's function.
+/// The two values of a job, as the function of the job accesses them.
 pub struct Lent<A: 'static, B: 'static>(Rc<Shared<A, B>>);
 
 impl<A, B> Lent<A, B> {
@@ -96,8 +97,9 @@ impl<A, B> Lent<A, B> {
             !slice.is_null(),
             "lent values are accessed without nesting, and only while the job runs"
         );
-        // SAFETY: only `Job::step` sets the place, for as long as it holds the slice mutably borrowed, and does not
-        // touch the slice itself meanwhile. The place is null until this call ends, so there is no second borrow.
+        // SAFETY: only `Job::step` sets the place, while it borrows the slice mutably, and it does
+        // not use the slice itself meanwhile. The place is null until this call ends, so there is
+        // no second borrow.
         let slice = unsafe { &mut *slice };
         act(slice.a, slice.b, slice.time)
     }
@@ -108,7 +110,7 @@ impl<A, B> Lent<A, B> {
         self.0.completion.set(Completion { done, total });
     }
 
-    /// Yields to the server if the time of the slice is up.
+    /// Pauses the job if the time of the slice is up.
     pub async fn pause(&self) {
         let mut over = !self.with_time(|_, _, time| time());
         poll_fn(|_| {
@@ -120,8 +122,8 @@ impl<A, B> Lent<A, B> {
         .await;
     }
 
-    /// Calls `act` once per slice until it returns true. `act` works until the time is up, and stores its counts before
-    /// it returns.
+    /// Calls `act` once per slice until it returns true. `act` must work until the time is up, and
+    /// store its counts before it returns.
     ///
     /// # Errors
     /// Returns the first error of `act`.
@@ -136,7 +138,7 @@ impl<A, B> Lent<A, B> {
     }
 }
 
-/// Work in slices that ends in a reply, or an error of type `E`.
+/// A long operation in slices, which ends with a reply, or with an error of type `E`.
 pub struct Job<A: 'static, B: 'static, E> {
     shared: Rc<Shared<A, B>>,
     work: Pin<Box<dyn Future<Output = Result<Reply, E>>>>,
@@ -161,14 +163,14 @@ impl<A, B, E> Job<A, B, E> {
         self.shared.completion.get()
     }
 
-    /// Runs the job until it is done or out of time; it makes some progress even without time left. Must not be called
-    /// again after the job has ended.
+    /// Runs the job until it is done or the time is up. It makes some progress even if no time is
+    /// left. Do not call it again after the job has ended.
     ///
     /// # Errors
-    /// Returns the error that ends the job; completed work is kept.
+    /// Returns the error that ended the job. The effects of completed steps remain.
     pub fn step(&mut self, a: &mut A, b: &mut B, time: Time<'_>) -> Result<Step, E> {
         let mut slice = Slice { a, b, time };
-        // The lifetime is erased only until this call ends, because the loan ends with it.
+        // The lifetime is erased only until this call returns, because the loan ends then.
         let lent = ptr::from_mut(&mut slice).cast();
         let _loan = Loan::new(&self.shared.place, lent);
         let mut context = Context::from_waker(Waker::noop());
@@ -187,7 +189,7 @@ mod tests {
 
     type Sum = Job<Vec<u64>, u64, &'static str>;
 
-    /// Adds all numbers to a sum, three per slice, and removes a number that is zero.
+    /// Adds all numbers to a sum, three per slice, and removes each number that is zero.
     fn sum() -> Sum {
         Job::new(async |lent: Lent<Vec<u64>, u64>| {
             let total = lent.with(|numbers, _| numbers.len() as u64);

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::io::Write;
 
-/// Displays bytes from a client in an error or log line: printable ASCII unchanged, all other bytes
-/// as `\xNN`, and long values truncated.
+/// Displays bytes from a client in an error or log line. Printable ASCII stays unchanged, all other
+/// bytes become `\xNN`, and long values are truncated.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'a>(pub &'a [u8]);
 
-/// Maximum number of bytes displayed; enough for any usual hash.
+/// Maximum number of bytes that are displayed. It is enough for the usual hashes.
 const SHOWN_BYTES: usize = 144;
 
 impl fmt::Display for Shown<'_> {
@@ -39,7 +39,7 @@ pub fn parse_unsigned(bytes: &[u8]) -> Option<u64> {
         if !b.is_ascii_digit() {
             return None;
         }
-        // Nineteen digits fit in a `u64`.
+        // Nineteen digits fit into a `u64`.
         n = n * 10 + u64::from(b - b'0');
     }
     (n <= i64::MAX as u64).then_some(n)
@@ -56,7 +56,7 @@ pub fn parse_signed(bytes: &[u8]) -> Option<i64> {
 /// Appends a number in decimal.
 ///
 /// # Panics
-/// Panics if writing to `text` fails, which does not happen in memory.
+/// Panics if writing to `text` fails. Writing to memory does not fail.
 pub fn push_number(text: &mut impl Write, n: u64) {
     let mut digits = itoa::Buffer::new();
     let written = text.write_all(digits.format(n).as_bytes());

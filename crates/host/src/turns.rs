@@ -1,30 +1,30 @@
-//! Fair scheduling of work across threads, so that long work does not hold up short work.
+//! Schedules tasks on threads fairly, so that long tasks do not delay short ones.
 //!
-//! Work is done in pieces. A thread alternates between the work that has used the least time and
-//! the work that has waited longest. So short work finishes soon under any load, and long work
-//! still makes progress. Light work, which is known to be short in total, can have threads of its
-//! own.
+//! A task runs in several turns. A thread alternates between the task that has used the least time
+//! and the task that has waited longest. Therefore short tasks finish soon under any load, and long
+//! tasks still make progress. Light tasks, which are known to be short in total, can have their own
+//! threads.
 
 use std::collections::VecDeque;
 
-/// Decision about work after one piece of it.
+/// The decision how to continue with a task after a part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Continue with the turn.
     GoOn,
-    /// End the turn; another one follows.
+    /// End the turn. Another turn follows.
     Pause,
-    /// The time limit of this work is exceeded.
+    /// The task has exceeded its time limit.
     Enough,
 }
 
-/// A turn, which work checks from time to time.
+/// A turn. Tasks call it from time to time.
 pub trait Turn {
-    /// Decides how to continue after a part is done.
+    /// Decides how to continue after a part of the task is done.
     fn next(&mut self) -> Next;
 }
 
-/// Work waiting for a turn.
+/// A task that is waiting for a turn.
 #[derive(Debug)]
 struct Waiting<T> {
     what: T,
@@ -33,21 +33,21 @@ struct Waiting<T> {
     had: u64,
 }
 
-/// Queue of waiting work, ordered by arrival or return.
+/// A queue of waiting tasks, in the order in which they arrived or returned.
 #[derive(Debug)]
 pub struct Turns<T> {
     waiting: VecDeque<Waiting<T>>,
-    /// True if the work that has waited longest is taken next. One flag for all work, one for light
-    /// work.
+    /// True if the task that has waited longest is taken next. One flag for all tasks, and one for
+    /// light tasks.
     by_age: [bool; 2],
 }
 
-/// Work taken out of the queue for a turn.
+/// A task that was taken out of the queue for a turn.
 #[derive(Debug)]
 pub struct Taken<T> {
-    /// The work.
+    /// The task.
     pub what: T,
-    /// True if the work is short in total.
+    /// True if the task is short in total.
     pub light: bool,
     /// Time used so far, in any unit.
     pub had: u64,
@@ -62,22 +62,22 @@ impl<T> Turns<T> {
         }
     }
 
-    /// Returns the number of waiting items.
+    /// Returns the number of waiting tasks.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Returns true if nothing waits.
+    /// Returns true if no task is waiting.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Appends work to the queue: new work with no time used, or work that had a turn.
+    /// Appends a task to the queue: a new task that has used no time, or a task after a turn.
     pub fn put(&mut self, what: T, light: bool, had: u64) {
         self.waiting.push_back(Waiting { what, light, had });
     }
 
-    /// Takes the work whose turn is next; if `light` is set, from light work only.
+    /// Takes the task whose turn is next. With `light`, considers only light tasks.
     pub fn take(&mut self, light: bool) -> Option<Taken<T>> {
         let may = |(_, waiting): &(usize, &Waiting<T>)| waiting.light || !light;
         let mut candidates = self.waiting.iter().enumerate().filter(may);
@@ -103,7 +103,7 @@ impl<T> Default for Turns<T> {
 mod tests {
     use super::*;
 
-    /// Work of a number of pieces of equal length.
+    /// A task that takes a number of turns of equal length.
     #[derive(Clone, Debug)]
     struct Work {
         name: &'static str,
@@ -117,7 +117,7 @@ mod tests {
         each: 3_000,
     };
 
-    /// Gives a number of turns, and returns which work ended at which turn.
+    /// Gives a number of turns, and returns which task ended in which turn.
     fn give(turns: &mut Turns<Work>, count: usize, light: bool) -> Vec<(&'static str, usize)> {
         let mut ended = Vec::new();
         for now in 1..=count {
@@ -144,7 +144,7 @@ mod tests {
                 turns.put(LONG, false, 0);
             }
             assert_eq!(give(&mut turns, 3 * clients, false), []);
-            // The new work has used the least time, so it gets at least every other turn.
+            // The new task has used the least time, so it gets at least every other turn.
             for pieces in 1..=5 {
                 let name = "short";
                 let each = 100;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Kind of an argument in the command's documentation.
+/// The kind of an argument in the documentation of its command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArgKind {
     /// Any bytes.
@@ -30,11 +30,11 @@ pub enum Limits {
     Bytes(usize, usize),
     /// Smallest and largest integer.
     Range(u64, u64),
-    /// A form, shown by an example.
+    /// Values of a form, which an example shows.
     Like(&'static str),
 }
 
-/// An argument in the command's documentation.
+/// An argument, as the documentation of its command describes it.
 #[derive(Clone, Debug)]
 pub struct Arg {
     /// Name of the argument.
@@ -119,7 +119,7 @@ impl Arg {
         self.optional || self.multiple || self.parts.iter().any(Arg::varies)
     }
 
-    /// Returns the keywords that the argument can begin with.
+    /// Returns the keywords with which the argument can begin.
     pub fn openers(&self) -> Vec<&'static str> {
         match (self.token, self.kind) {
             (Some(token), _) => vec![token],

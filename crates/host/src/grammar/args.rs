@@ -1,10 +1,10 @@
-//! Cursor over the arguments of a call.
+//! A reader of the arguments of a call.
 
 use crate::text::{Shown, parse_unsigned};
 
 use super::Arg;
 
-/// An error text with its code word first.
+/// An error text that begins with its code word.
 pub type Error = String;
 
 /// The arguments after the command's name and its key or prefix, read from left to right. Errors name the argument and
@@ -17,7 +17,8 @@ pub struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// Reads the arguments that follow the key or prefix. The clock is read only by commands that need the time.
+    /// Creates a reader of the arguments after the key or prefix. Calls `clock` only if a command
+    /// needs the time.
     pub fn new(all: &'a [&'a [u8]], clock: fn() -> u64) -> Args<'a> {
         Args {
             all,
@@ -27,7 +28,8 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Returns the time of the call in milliseconds since the epoch; every call returns the same time.
+    /// Returns the time of the call in milliseconds since the epoch; repeated calls return the same
+    /// time.
     pub fn now(&mut self) -> u64 {
         *self.now.get_or_insert_with(self.clock)
     }
@@ -57,7 +59,7 @@ impl<'a> Args<'a> {
         self.at + 1
     }
 
-    /// Reads the next argument, which errors call `name`.
+    /// Reads the next argument. Errors call it `name`.
     ///
     /// # Errors
     /// `ERR` if the argument is missing.
@@ -135,7 +137,7 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// Makes an error about the last argument read.
+    /// Returns an error about the last argument that was read.
     #[cold]
     pub fn wrong(&self, what: &str) -> Error {
         format!("{what} (argument {})", self.position())
@@ -146,7 +148,7 @@ impl<'a> Args<'a> {
         format!("{what} (argument {})", self.position() + 1)
     }
 
-    /// Makes the error for a next argument that is missing or does not match this syntax.
+    /// Returns the error for a next argument that is missing or does not match this syntax.
     #[cold]
     pub fn expected(&self, syntax: &str) -> Error {
         self.wrong_next(&match self.peek() {
@@ -158,8 +160,8 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// Makes the error for a repeated option if the next argument is one. Returns `None` if the
-    /// argument is a plain value.
+    /// Returns the error for a repeated option if the next argument is this option. Returns `None`
+    /// if the argument is a plain value.
     #[cold]
     pub(super) fn again(&self, option: &Arg) -> Option<Error> {
         let word = Shown(self.peek()?);

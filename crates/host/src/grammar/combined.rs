@@ -1,4 +1,4 @@
-//! Shapes composed of other shapes: several arguments, optional ones, options in any order.
+//! Shapes that combine other shapes: several arguments, optional arguments, options in any order.
 
 use std::marker::PhantomData;
 
@@ -83,7 +83,8 @@ impl<'a, S: Shape<'a>> Shape<'a> for Optional<S> {
     }
 }
 
-/// A shape repeated one or more times, up to the last argument; up to `N` values need no allocation.
+/// A shape that occurs one or more times, up to the last argument. Up to `N` values are stored
+/// without an allocation.
 #[derive(Clone, Copy)]
 pub struct Many<S, const N: usize = 1>(pub S);
 
@@ -109,7 +110,7 @@ where
     }
 }
 
-/// The remaining arguments, at least one, unparsed.
+/// The remaining arguments (at least one), without parsing them.
 #[derive(Clone, Copy)]
 pub struct Rest(pub &'static str);
 
@@ -128,10 +129,11 @@ impl<'a> Shape<'a> for Rest {
     }
 }
 
-/// Several arguments read as one value of a type with a [`Grammar`].
+/// Several arguments that form one value of a type with a [`Grammar`].
 pub struct Block<T>(&'static str, PhantomData<fn() -> T>);
 
-/// Creates a block of arguments. With an empty name its arguments are described individually.
+/// Creates a block of arguments. If its name is empty, the documentation describes its arguments
+/// individually.
 pub const fn block<T>(name: &'static str) -> Block<T> {
     Block(name, PhantomData)
 }
@@ -153,7 +155,7 @@ impl<'a, T: Grammar<'a>> Shape<'a> for Block<T> {
     }
 }
 
-/// Options of which at least one is required, with a common name.
+/// Options with a common name, of which at least one is required.
 #[derive(Clone, Copy)]
 pub struct AnyOf<S>(pub &'static str, pub S);
 
@@ -180,7 +182,7 @@ impl<'a, S: Shape<'a>> Shape<'a> for AnyOf<S> {
 }
 
 /// An optional argument before blocks of a fixed number of words. The blocks extend to the last
-/// argument, and any word can begin a block. So the number of remaining words decides if the
+/// argument, and any word can begin a block. Therefore the number of remaining words shows if the
 /// optional argument is present.
 #[derive(Clone, Copy)]
 pub struct Before<S, B> {
@@ -217,7 +219,7 @@ impl<'a, S: Shape<'a>, B: Shape<'a>> Shape<'a> for Before<S, B> {
 
 /// Storage for the value of an option until all options are read.
 pub trait Slot<V>: Default {
-    /// Returns true if the option was read and may not be repeated.
+    /// Returns true if the option was already read and must not be repeated.
     fn is_set(&self) -> bool;
     /// Stores a value.
     fn set(&mut self, value: V);
@@ -254,7 +256,7 @@ impl<V> Slot<Vec<V>> for Vec<V> {
     }
 }
 
-/// Reads an option into its slot if it is next. The option may occur once.
+/// Reads an option into its slot if the option is the next argument. Refuses a repeated option.
 ///
 /// # Errors
 /// Fails if the option is invalid or repeated.

@@ -41,7 +41,7 @@ pub trait Grammar<'a>: Sized {
     /// Describes the arguments.
     fn args() -> Vec<Arg>;
 
-    /// Returns true if the arguments are next, when they are optional.
+    /// Returns true if these arguments are next. Used for optional arguments.
     fn begins(args: &Args<'a>) -> bool;
 
     /// Reads the arguments.
@@ -103,7 +103,7 @@ pub fn arity(args: &[Arg]) -> i32 {
     }
 }
 
-/// Replaces each [`block`] without name by its parts.
+/// Replaces each [`block`] without a name with its parts.
 pub fn flat<const N: usize>(args: [Arg; N]) -> Vec<Arg> {
     let mut flat = Vec::with_capacity(N);
     for arg in args {
@@ -128,10 +128,11 @@ pub fn parse<'a, G: Grammar<'a>>(words: &'a [&'a [u8]], clock: fn() -> u64) -> R
     Ok(read)
 }
 
-/// Declares a struct of arguments and its [`Grammar`](crate::grammar::Grammar): one field per argument, with its type
-/// and its [`Shape`](crate::grammar::Shape), in the order of the call. Fields in braces are options: each may be
-/// omitted, and they may be in any order. A `where` clause validates the arguments together. With `impl` instead of
-/// `struct` it declares the grammar of an existing type.
+/// Declares a struct of arguments and its [`Grammar`](crate::grammar::Grammar): one field per
+/// argument, with its type and its [`Shape`](crate::grammar::Shape), in the order of the call.
+/// Fields in braces are options: each may be omitted, and they may be in any order. A `where`
+/// clause validates combinations of arguments. With `impl` instead of `struct`, the macro declares
+/// the grammar of an existing type.
 #[macro_export]
 macro_rules! grammar {
     (
@@ -156,8 +157,8 @@ macro_rules! grammar {
             $(where $check)?
         }
     };
-    // A module with the shapes, under the names of their fields. A function that is never called
-    // infers their types.
+    // This module contains the shapes under the names of their fields. A function that is never
+    // called infers their types.
     (
         @shapes $($head:ident = $head_shape:expr,)*
         $({ $($option:ident = $option_shape:expr,)* } $($tail:ident = $tail_shape:expr,)*)?
@@ -224,9 +225,9 @@ macro_rules! grammar {
     };
 }
 
-/// Declares a command: `key` or `prefix` (the kind of its first argument), its name and flags; then the struct of its
-/// arguments as in [`grammar!`](macro@crate::grammar). The first line of the struct's documentation is the summary, the
-/// second one the complexity.
+/// Declares a command: `key` or `prefix` (the kind of its first argument), its name and flags; then
+/// the struct of its arguments as in [`grammar!`](macro@crate::grammar). The first paragraph of the
+/// struct's documentation is the summary, the second one the complexity.
 #[macro_export]
 macro_rules! command {
     (

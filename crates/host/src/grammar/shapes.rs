@@ -1,18 +1,18 @@
-//! Shapes of single arguments; [`super::combined`] has the shapes composed of several.
+//! Shapes of single arguments. [`super::combined`] contains shapes of several arguments.
 
 use super::{Arg, ArgKind, Args, Error, Limits, Map};
 use crate::text::{Shown, parse_unsigned};
 
-/// Shape of an argument: how it is read and described.
+/// The shape of an argument: how it is parsed and documented.
 pub trait Shape<'a>: Sized {
-    /// Type of the value read.
+    /// Type of the parsed value.
     type Value;
 
     /// Describes the argument.
     fn arg(&self) -> Arg;
 
-    /// Returns true if the argument is next, when it is optional. A shape with a keyword begins
-    /// with the keyword.
+    /// Returns true if this argument is next. Used for optional arguments. A shape with a keyword
+    /// begins with the keyword.
     fn begins(&self, args: &Args<'a>) -> bool {
         args.left() > 0
     }
@@ -68,7 +68,7 @@ impl Bytes {
         }
     }
 
-    /// Accepts the empty string, too.
+    /// Also accepts the empty string.
     pub const fn or_empty(self) -> Bytes {
         Bytes { least: 0, ..self }
     }
@@ -118,7 +118,7 @@ impl Integer {
         Integer { called, ..self }
     }
 
-    /// Puts a keyword before the integer, which errors then use as its name.
+    /// Puts a keyword before the integer. Errors then use the keyword as its name.
     pub fn after(self, word: &'static str) -> After<Integer> {
         Shape::after(self.called(word), word)
     }
@@ -141,7 +141,8 @@ impl<'a> Shape<'a> for Integer {
     }
 }
 
-/// A value parsed from the bytes by a function, which returns an error text for invalid bytes.
+/// A value that a function parses from bytes. For invalid bytes, the function returns an error
+/// text.
 #[derive(Clone, Copy)]
 pub struct Form<F> {
     name: &'static str,
@@ -256,7 +257,7 @@ impl<'a> Shape<'a> for Flag {
 pub struct After<S> {
     word: &'static str,
     shape: S,
-    /// True if the keyword is read as a plain value when it is the last argument.
+    /// True if the keyword is read as a plain value if it is the last argument.
     may_be_value: bool,
 }
 
@@ -270,8 +271,8 @@ impl<S> After<S> {
         }
     }
 
-    /// Reads the keyword as a plain value if nothing follows it, for positions at which both are
-    /// valid.
+    /// Reads the keyword as a plain value if no argument follows it, for positions at which both
+    /// are valid.
     pub fn or_value(self) -> After<S> {
         let may_be_value = true;
         After {

@@ -6,7 +6,7 @@ use std::ops::{Bound, RangeInclusive};
 use super::{Batch, KeyError, KeyType, Keyspace, Result};
 use crate::text::{parse_signed, parse_unsigned};
 
-/// A value of a module type, reduced to what tests need.
+/// A value of a module type, with only the methods that tests need.
 pub trait Native {
     /// Returns true if the key is deleted because its value is empty.
     fn is_empty(&self) -> bool;
@@ -31,8 +31,8 @@ pub enum Plain<N> {
     Native(Box<N>),
 }
 
-/// A key space in memory. Scans return entries in byte order and, every few steps, return entries
-/// again, as a scan of a growing Redis hash may.
+/// A key space in memory. Scans return entries in byte order. Every few steps, they return some
+/// entries again, as a scan of a growing Redis hash may.
 #[derive(Clone, Debug)]
 pub struct MemoryKeyspace<N> {
     /// Values by key.
@@ -110,18 +110,19 @@ impl<N: Native> MemoryKeyspace<N> {
         Ok(ranked)
     }
 
-    /// Returns true if this scan step must not move the cursor, so that its entries are returned
-    /// again.
+    /// Returns true if this scan step must not move the cursor, so that the next step returns its
+    /// entries again.
     fn repeats(&mut self) -> bool {
         self.steps = self.steps.wrapping_add(1);
-        // Scans may run within each other, so regular repetition could repeat one of them forever.
+        // A scan may run inside another, so a repetition at regular steps could repeat one scan
+        // forever.
         let scattered = self.steps.wrapping_mul(0x9e37_79b9) >> 16;
         self.repeat_every > 0 && scattered.is_multiple_of(self.repeat_every)
     }
 }
 
-/// Appends some entries and moves the cursor behind them, unless the step is to be repeated.
-/// Returns true if there are more entries.
+/// Appends some entries and moves the cursor behind them, unless the step must be repeated. Returns
+/// true if there are more entries.
 fn scan_step<'a, V>(
     mut rest: impl Iterator<Item = (&'a Vec<u8>, V)>,
     repeat: bool,

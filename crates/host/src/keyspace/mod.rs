@@ -1,6 +1,6 @@
-//! The key space interface that the rules of all command families are written against.
+//! The key space interface, which the rules of all command families use.
 //!
-//! The server side (`server`) implements [`Keyspace`] on Redis keys; tests use [`memory::MemoryKeyspace`]. All keys
+//! `server` implements [`Keyspace`] on Redis keys; tests use [`memory::MemoryKeyspace`]. All keys
 //! have plain Redis types.
 
 pub mod memory;
@@ -24,7 +24,7 @@ pub enum KeyType {
     SortedSet,
     /// A string.
     String,
-    /// A type of this module; errors show this name.
+    /// A type that the module defines. Errors show this name.
     Native(&'static str),
 }
 
@@ -41,7 +41,7 @@ impl fmt::Display for KeyType {
     }
 }
 
-/// Reason why the key space refused an operation. A refused operation changed nothing.
+/// The reason why the key space refused an operation. A refused operation changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyError {
     /// The key holds a value of another type.
@@ -148,40 +148,42 @@ pub trait Keyspace {
     fn cursor(&mut self) -> Self::Cursor;
     /// Returns true if the key exists, with any type.
     fn exists(&mut self, key: &Self::Name) -> bool;
-    /// Deletes a key of any type and returns true if it existed. Large values are freed in the background.
+    /// Deletes a key of any type. Returns true if it existed. Large values are freed in the
+    /// background.
     fn delete(&mut self, key: &Self::Name) -> Result<bool>;
-    /// Renames a key and replaces any key of the new name. The key must exist.
+    /// Renames a key. Replaces an existing key with the new name. The key must exist.
     fn rename(&mut self, from: &Self::Name, to: &Self::Name) -> Result<()>;
-    /// Returns the memory used by the key in bytes; an estimate if an exact count would take long.
+    /// Returns the memory used by the key, in bytes. Returns an estimate if an exact count would
+    /// take long.
     fn memory(&mut self, key: &Self::Name) -> u64;
     /// Sets a plain string key.
     fn string_set(&mut self, key: &Self::Name, value: &[u8]) -> Result<()>;
 
     /// Returns a field of a hash.
     fn hash_get(&mut self, key: &Self::Name, field: &[u8]) -> Result<Option<Self::Value>>;
-    /// Returns several fields of a hash at once; the field names are prepared.
+    /// Returns several fields of a hash in one call. The field names are prepared.
     fn hash_get_many<const N: usize>(
         &mut self,
         key: &Self::Name,
         fields: [&Self::Name; N],
     ) -> Result<[Option<Self::Value>; N]>;
-    /// Sets several fields of a hash at once; the field names are prepared.
+    /// Sets several fields of a hash in one call. The field names are prepared.
     fn hash_set_many(&mut self, key: &Self::Name, fields: &[(&Self::Name, &[u8])]) -> Result<()>;
     /// Returns true if a hash has the field.
     fn hash_has(&mut self, key: &Self::Name, field: &[u8]) -> Result<bool>;
     /// Returns the number of fields of a hash.
     fn hash_len(&mut self, key: &Self::Name) -> Result<u64>;
-    /// Sets a field and returns true if it is new.
+    /// Sets a field. Returns true if it is new.
     fn hash_set(&mut self, key: &Self::Name, field: &[u8], value: &[u8]) -> Result<bool>;
-    /// Sets a field unless it exists and returns true if it was set.
+    /// Sets a field unless it exists. Returns true if it was set.
     fn hash_set_new(&mut self, key: &Self::Name, field: &[u8], value: &[u8]) -> Result<bool>;
-    /// Adds to the number in a field and returns the number before. The number does not fall below zero; a field that
-    /// reaches zero is deleted.
+    /// Adds to the number in a field and returns the previous number. The number does not fall
+    /// below zero. A field that reaches zero is deleted.
     fn hash_add(&mut self, key: &Self::Name, field: &[u8], change: i64) -> Result<u64>;
-    /// Deletes a field and returns true if it existed.
+    /// Deletes a field. Returns true if it existed.
     fn hash_del(&mut self, key: &Self::Name, field: &[u8]) -> Result<bool>;
-    /// Appends some entries to `out` and returns false when the scan is complete. Every entry that exists from the
-    /// first call to the last is returned at least once, and may be returned again.
+    /// Appends the next entries to `out`. Returns false when the scan is complete. Every entry that
+    /// exists from the first call to the last is returned at least once, and may be returned again.
     fn hash_scan(
         &mut self,
         key: &Self::Name,
@@ -193,9 +195,9 @@ pub trait Keyspace {
     fn set_has(&mut self, key: &Self::Name, member: &[u8]) -> Result<bool>;
     /// Returns the number of members of a set.
     fn set_len(&mut self, key: &Self::Name) -> Result<u64>;
-    /// Adds a member and returns true if it is new.
+    /// Adds a member. Returns true if it is new.
     fn set_add(&mut self, key: &Self::Name, member: &[u8]) -> Result<bool>;
-    /// Removes a member and returns true if it existed.
+    /// Removes a member. Returns true if it existed.
     fn set_del(&mut self, key: &Self::Name, member: &[u8]) -> Result<bool>;
     /// Scans the members of a set like [`Keyspace::hash_scan`], with empty values.
     fn set_scan(
@@ -245,7 +247,7 @@ pub trait Keyspace {
     fn zset_add(&mut self, key: &Self::Name, member: &[u8], score: f64) -> Result<()>;
     /// Removes a member that should exist.
     fn zset_remove(&mut self, key: &Self::Name, member: &[u8]) -> Result<()>;
-    /// Removes a member and returns true if it existed.
+    /// Removes a member. Returns true if it existed.
     fn zset_del(&mut self, key: &Self::Name, member: &[u8]) -> Result<bool>;
     /// Scans a sorted set like [`Keyspace::hash_scan`], with scores as values.
     fn zset_scan(
@@ -255,14 +257,16 @@ pub trait Keyspace {
         out: &mut Batch,
     ) -> Result<bool>;
 
-    /// Returns the integer stored in a string; 0 for a missing key and for text that is not a number.
+    /// Returns the integer stored in a string. Returns 0 for a missing key and for text that is not
+    /// a number.
     fn number(&mut self, key: &Self::Name) -> Result<i64>;
     /// Stores an integer in a string.
     fn number_set(&mut self, key: &Self::Name, n: i64) -> Result<()>;
-    /// Adds to the integer in a string, which does not fall below zero.
+    /// Adds to the integer in a string. The integer does not fall below zero.
     fn number_add(&mut self, key: &Self::Name, change: i64) -> Result<()>;
 
-    /// Refuses a key that holds another type. Values of this module's types are checked when they are opened.
+    /// Refuses a key that holds another type. Does not check values of the module's own types,
+    /// which are checked when they are opened.
     ///
     /// # Errors
     /// `WRONGTYPE`, with the key.
@@ -277,6 +281,7 @@ pub trait Keyspace {
         }
     }
 
-    /// Appends names of keys of any type that start with `prefix`; returns false when the scan is complete.
+    /// Appends names of keys of any type that start with `prefix`. Returns false when the scan is
+    /// complete.
     fn keys_scan(&mut self, prefix: &[u8], cursor: &mut Self::Cursor, out: &mut Batch) -> bool;
 }

@@ -1,7 +1,7 @@
 //! Table of the keys that a family has exactly once per prefix.
 
 /// Declares `Names`, the keys that exist once per prefix, and `ONCE`, a table with one row per key:
-/// its name, and how readers and listeners handle it. A new key needs only a new line.
+/// its name, and how readers and listeners handle it. To add a key, add one row.
 #[macro_export]
 macro_rules! once_keys {
     ($row:ty: $($(#[$doc:meta])* $field:ident = $key:expr;)*) => {
@@ -14,7 +14,7 @@ macro_rules! once_keys {
         pub const ONCE: &[$row] = &[$($key),*];
 
         impl<N> Names<N> {
-            /// Creates the names; `name` maps a row to a key name.
+            /// Creates the names. `name` converts a row to a key name.
             pub fn of(mut name: impl FnMut(&$row) -> N) -> Names<N> {
                 Names { $($field: name(&$key),)* }
             }

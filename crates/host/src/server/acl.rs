@@ -1,7 +1,7 @@
-//! Access checks (ACL) for keys whose names a command derives from its prefix.
+//! Checks access (ACL) to keys whose names a command derives from its prefix.
 //!
-//! The prefix is declared to the server as not being a key, so the server checks nothing; this module checks every key
-//! instead.
+//! For the server, the prefix is not a key, so the server does not check it. Instead, this module
+//! checks every key.
 
 use std::os::raw::c_int;
 
@@ -19,22 +19,23 @@ pub enum Access {
     Write,
 }
 
-/// The user that runs the current command; null for work of the server itself.
+/// The user that runs the current command. Null for operations of the server itself.
 pub struct User {
     raw: *mut raw::RedisModuleUser,
     /// True if the raw user is freed when this value is dropped.
     owned: bool,
 }
 
-/// The user `default`, looked up once: nearly every client has it, and it cannot be deleted.
+/// The user `default`, looked up only once: nearly all clients have this user, and it cannot be
+/// deleted.
 static DEFAULT: MainThread<Option<User>> = MainThread::new(None);
 
-/// Number of client ids cached.
+/// Number of cached client ids.
 const SEEN_CLIENTS: usize = 256;
 
-/// Ids of clients known to have a user. Looking up the user of a client by its id costs more than
-/// reading the name of the current user. Ids are never reused. A client with a user has one until
-/// it disconnects, although `AUTH`, `RESET` or the deletion of the user may change it.
+/// Ids of clients known to have a user. Looking up the user of a client by the client's id takes
+/// longer than reading the name of the current user. Ids are never reused. A client with a user has
+/// one until it disconnects, although `AUTH`, `RESET` or the deletion of the user may change it.
 static SEEN: MainThread<[u64; SEEN_CLIENTS]> = MainThread::new([0; SEEN_CLIENTS]);
 
 impl User {
@@ -57,12 +58,12 @@ impl User {
         User::named_or_nobody(name.as_ref())
     }
 
-    /// Returns the user of this name; without a name, a user with all permissions.
+    /// Returns the user with this name. Without a name, returns a user with all permissions.
     pub fn named_or_nobody(name: Option<&RmString>) -> User {
         name.map_or(User::NOBODY, User::named)
     }
 
-    /// Returns the user of this name, for work that continues after the client's command.
+    /// Returns the user with this name, for operations that continue after the client's command.
     pub fn named(name: &RmString) -> User {
         // SAFETY: main thread, live name; released by `drop`.
         let make = || unsafe { rm!(RedisModule_GetModuleUserFromUserName(name.raw())) };
@@ -80,8 +81,8 @@ impl User {
         User { ..*user }
     }
 
-    /// Returns the user name of the context's client. `None` means that there is no user and nothing is checked: the
-    /// server itself, or another module that runs a command without a user.
+    /// Returns the user name of the context's client. Returns `None` if there is no user, so that
+    /// no permission is checked: the server itself, or another module, runs the command.
     pub fn current_name(ctx: Ctx) -> Option<RmString> {
         // SAFETY: main thread, live context; the strings are the caller's.
         unsafe {
@@ -90,9 +91,9 @@ impl User {
             if !name.is_null() {
                 SEEN.borrow()[id as usize % SEEN_CLIENTS] = id;
             }
-            // The client of a script is not in the table of clients, and has the user of its
-            // caller. Outside of scripts, a client without user must not be queried, because Redis
-            // 7.0 cannot handle that.
+            // The client of a script is not in the table of clients, and has the user of the
+            // script's caller. Outside of scripts, do not ask for the user of a client without a
+            // user: Redis 7.0 crashes.
             if name.is_null() && context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_LUA != 0 {
                 name = rm!(RedisModule_GetCurrentUserName(ctx.raw()));
             }
@@ -142,7 +143,7 @@ impl User {
 impl Drop for User {
     fn drop(&mut self) {
         if self.owned && !self.raw.is_null() {
-            // SAFETY: main thread; ours, released once.
+            // SAFETY: main thread; the module owns the user and releases it once.
             unsafe { rm!(RedisModule_FreeModuleUser(self.raw)) };
         }
     }

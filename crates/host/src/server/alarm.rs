@@ -1,8 +1,8 @@
 //! Alarm clock: calls registered functions at a given time, and only then.
 //!
-//! It is a timer descriptor in the server's event loop. The server's own timers use wall-clock milliseconds:
-//! if the clock is set back, they are late by as much. This timer uses monotonic time, and compares with the
-//! clock at least once a second while it is set.
+//! The alarm is a timer descriptor in the server's event loop. The server's own timers use
+//! wall-clock time: if the clock is set back, they are late by the same amount. This timer uses
+//! monotonic time, and compares it with the clock at least once a second while it is set.
 
 use std::os::raw::{c_int, c_void};
 use std::time::Duration;
@@ -32,14 +32,14 @@ static CLOCK: MainThread<Clock> = MainThread::new(Clock {
     watchers: Vec::new(),
 });
 
-/// Registers a function that is called whenever the alarm goes off, which may be earlier than the function
-/// requested. It may write, like a command.
+/// Registers a function that is called whenever the alarm goes off, which may be earlier than
+/// requested. The function may write, like a command.
 pub fn wakes(sleeper: fn(Ctx)) {
     CLOCK.borrow().sleepers.push(sleeper);
 }
 
-/// Registers a function that is called whenever the alarm goes off, even while writing is forbidden, so it
-/// must not write.
+/// Registers a function that is called whenever the alarm goes off, even while writes are
+/// forbidden. The function must not write.
 pub fn watches(watcher: fn()) {
     CLOCK.borrow().watchers.push(watcher);
 }
@@ -71,7 +71,7 @@ impl Clock {
             it_interval: time(Duration::ZERO),
             it_value: time(left),
         };
-        // SAFETY: a descriptor of ours, and a structure that is only read.
+        // SAFETY: the module owns the descriptor, and the structure is only read.
         unsafe { libc::timerfd_settime(self.timer, 0, &setting, std::ptr::null_mut()) };
     }
 }
@@ -91,7 +91,7 @@ extern "C" fn went_off(timer: c_int, _: *mut c_void, _: c_int) {
         event::heard(timer);
         let set = CLOCK.borrow().set.take();
         match set {
-            // The alarm was set further ahead than `MAX_SLEEP`.
+            // The alarm is set to a time beyond `MAX_SLEEP`, so set the timer again.
             Some(when) if when > clock::now_ms() => self::set(when),
             _ => {
                 let watchers = CLOCK.borrow().watchers.clone();

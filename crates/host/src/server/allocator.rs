@@ -20,7 +20,7 @@ unsafe impl GlobalAlloc for ServerMemory {
             return ptr::null_mut();
         };
         let over = layout.align() > ALIGNED;
-        // No overflow: both are at most half of the address space.
+        // The sum does not overflow: both numbers are at most half of the address space.
         let size = layout.size() + if over { layout.align() } else { 0 };
         // SAFETY: callable from any thread; the block has `align` spare bytes, so the aligned part fits.
         unsafe {

@@ -1,8 +1,9 @@
-//! The raw module API: one place for its types and calls.
+//! The types and calls of the raw module API.
 //!
-//! The server fills the function table when it loads the module, and the table never changes; all calls are made on the
-//! server's main thread. The safe wrapper of the crate `redis_module` is not used: it lacks most functions that this
-//! module needs, and costs a fifth of a look-up.
+//! The server fills the function table when it loads the module, and the table never changes; all
+//! calls must be made on the server's main thread. The safe wrapper of the crate `redis_module` is
+//! not used: it lacks most functions that this module needs, and takes a fifth of the time of a
+//! look-up.
 
 pub use redis_module::raw;
 
@@ -17,7 +18,8 @@ use std::ptr;
 #[macro_export]
 macro_rules! rm {
     ($name:ident ( $($arg:expr),* $(,)? )) => {
-        // All functions used exist since Redis 7.0; on older servers loading fails before this.
+        // All functions that the module uses exist since Redis 7.0. On older servers, loading fails
+        // before this point.
         ($crate::server::api::raw::$name.expect(stringify!($name)))($($arg),*)
     };
 }
@@ -26,8 +28,8 @@ pub use crate::rm;
 /// A context as the server passes it to a callback.
 pub type RawCtx = *mut raw::RedisModuleCtx;
 
-/// A module context: the client and database that calls of the module API act for. Valid while the callback that
-/// received it runs; the detached context lives as long as the module.
+/// A module context: the client and database for which calls of the module API act. It is valid
+/// while the callback that received it runs. The detached context lives as long as the module.
 #[derive(Clone, Copy, Debug)]
 pub struct Ctx(RawCtx);
 
@@ -91,18 +93,19 @@ impl RmString {
     /// # Safety
     /// `raw` is a live string.
     pub unsafe fn shared(raw: *mut raw::RedisModuleString) -> RmString {
-        // SAFETY: by contract; the new reference is ours.
+        // SAFETY: by contract; this value owns the new reference.
         unsafe {
             rm!(RedisModule_RetainString(ptr::null_mut(), raw));
             RmString::from_owned(raw)
         }
     }
 
-    /// Trims the string's spare memory, for readers that outlive the command. The server itself trims long arguments
-    /// that are still referenced when the command returns, and their bytes may move then.
+    /// Frees the unused memory of the string, for readers that outlive the command. The server
+    /// itself does so for long arguments that are still referenced when the command returns; their
+    /// bytes may then move.
     ///
     /// # Safety
-    /// The bytes of the string are not read any more at their old address.
+    /// No code may read the bytes of the string at their old address after this call.
     pub(crate) unsafe fn trimmed(self) -> RmString {
         // SAFETY: main thread; the string is alive. The reference that is taken over is the one that is not dropped.
         unsafe {
@@ -119,7 +122,8 @@ impl RmString {
 
 impl AsRef<[u8]> for RmString {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: the string is alive, and a string that is shared or ours is never changed.
+        // SAFETY: the string is alive. Neither a shared string nor one that this value owns is ever
+        // changed.
         unsafe { std::slice::from_raw_parts(self.bytes, self.len) }
     }
 }
@@ -134,7 +138,7 @@ impl Clone for RmString {
 
 impl Drop for RmString {
     fn drop(&mut self) {
-        // SAFETY: main thread; the reference is ours and is not used again.
+        // SAFETY: main thread; this value owns the reference, which is not used again.
         unsafe { rm!(RedisModule_FreeString(ptr::null_mut(), self.raw)) };
     }
 }
@@ -152,8 +156,8 @@ pub(crate) unsafe fn string_bytes<'a>(raw: *const raw::RedisModuleString) -> &'a
     }
 }
 
-/// Converts text for the server to a C string. Our own texts are ASCII; other characters are replaced, because the
-/// server expects bytes to be characters.
+/// Converts text for the server to a C string. The module's own texts are ASCII. Other characters
+/// are replaced, because the server treats each byte as a character.
 pub(crate) fn c_string(text: &str) -> CString {
     let ascii: Vec<u8> = text
         .bytes()
@@ -175,7 +179,8 @@ pub enum Level {
     Warning,
 }
 
-/// Writes a line to the server's log. The text is an argument, never the format.
+/// Writes a line to the server's log. The text is an argument of the format string, never the
+/// format string itself.
 pub fn log(ctx: Ctx, level: Level, text: &str) {
     let level: *const c_char = match level {
         Level::Notice => c"notice".as_ptr(),

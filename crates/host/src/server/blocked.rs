@@ -10,14 +10,14 @@ use super::guard::guarded;
 use super::main_thread::MainThread;
 use super::reply::{Outcome, send_outcome};
 
-/// A blocked client. It must be answered once, or dropped when it is disconnected.
+/// A blocked client. It must be sent one reply, or be dropped after it disconnects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockedClient(*mut raw::RedisModuleBlockedClient);
 
 /// Called when a blocked client disconnects.
 pub type Gone = fn(BlockedClient);
-/// Called when a blocked client times out or is unblocked by `CLIENT UNBLOCK`; returns the reply to
-/// the client.
+/// Called when a blocked client times out or `CLIENT UNBLOCK` unblocks it. Returns the reply to the
+/// client.
 pub type TimedOut = fn(Ctx, BlockedClient) -> Outcome;
 
 /// Returns true if the client of this context may be blocked: not in `MULTI`, in a script, or where
@@ -47,7 +47,7 @@ extern "C" fn reply(ctx: RawCtx, _: *mut *mut raw::RedisModuleString, _: c_int) 
     // SAFETY: the server hands a live context to this callback, on its main thread.
     let ctx = unsafe { Ctx::new(ctx) };
     let _ = guarded("a delayed reply", || {
-        // SAFETY: main thread; the data is the outcome that `answer` left, owned by the server
+        // SAFETY: main thread; the data is the outcome that `answer` stored. The server owns it
         // until `free` takes it back.
         unsafe {
             let outcome = rm!(RedisModule_GetBlockedClientPrivateData(ctx.raw())).cast::<Outcome>();
@@ -61,7 +61,7 @@ extern "C" fn reply(ctx: RawCtx, _: *mut *mut raw::RedisModuleString, _: c_int) 
 
 extern "C" fn free(_: RawCtx, data: *mut c_void) {
     if !data.is_null() {
-        // SAFETY: made by `Box::into_raw` in `answer`, given back once.
+        // SAFETY: `answer` made it with `Box::into_raw`, and the server returns it once.
         drop(unsafe { Box::from_raw(data.cast::<Outcome>()) });
     }
 }
@@ -78,8 +78,8 @@ extern "C" fn timeout(ctx: RawCtx, _: *mut *mut raw::RedisModuleString, _: c_int
         if let Some(timed_out) = hooks.timed_out {
             send_outcome(ctx, &timed_out(ctx, client));
         }
-        // SAFETY: main thread; not unblocked before, because its hooks still existed. The server
-        // frees the resources of a blocked client only when it is unblocked.
+        // SAFETY: main thread; the client was not unblocked before, because its hooks still
+        // existed. The server frees the resources of a blocked client only when it is unblocked.
         unsafe { rm!(RedisModule_UnblockClient(client.0, ptr::null_mut())) };
     });
     raw::REDISMODULE_OK as c_int
@@ -90,15 +90,16 @@ extern "C" fn disconnected(_: RawCtx, client: *mut raw::RedisModuleBlockedClient
     let _ = guarded("a disconnect", || {
         if let Some(hooks) = take_hooks(client) {
             (hooks.gone)(client);
-            // SAFETY: main thread; not unblocked before, because its hooks still existed.
+            // SAFETY: main thread; the client was not unblocked before, because its hooks still
+            // existed.
             unsafe { rm!(RedisModule_UnblockClient(client.0, ptr::null_mut())) };
         }
     });
 }
 
 impl BlockedClient {
-    /// Blocks the client of `ctx` until it is answered. `timed_out` makes the reply if `CLIENT
-    /// UNBLOCK` ends the wait.
+    /// Blocks the client of `ctx` until `answer` is called. `timed_out` creates the reply if
+    /// `CLIENT UNBLOCK` ends the wait.
     pub fn block(ctx: Ctx, gone: Gone, timed_out: Option<TimedOut>) -> BlockedClient {
         let on_timeout: raw::RedisModuleCmdFunc = if timed_out.is_some() {
             Some(timeout)
@@ -126,7 +127,7 @@ impl BlockedClient {
         client
     }
 
-    /// Answers the client, unless it disconnected or timed out in the meantime.
+    /// Sends the reply to the client, unless the client disconnected or timed out in the meantime.
     pub fn answer(self, outcome: Outcome) {
         if take_hooks(self).is_none() {
             return;

@@ -1,4 +1,4 @@
-//! Replies of the server to commands run by the module.
+//! Replies of the server to commands that the module runs.
 
 use std::ffi::CStr;
 use std::marker::PhantomData;
@@ -15,7 +15,7 @@ pub struct Part<'a> {
     of: PhantomData<&'a ()>,
 }
 
-/// Reply to a command run by the module; freed when dropped.
+/// The reply to a command that the module ran. It is freed when dropped.
 pub(crate) struct CallReply(Part<'static>);
 
 impl CallReply {
@@ -54,7 +54,7 @@ impl Deref for CallReply {
 
 impl Drop for CallReply {
     fn drop(&mut self) {
-        // SAFETY: main thread; ours, freed once.
+        // SAFETY: main thread; this value owns the reply and frees it once.
         unsafe { rm!(RedisModule_FreeCallReply(self.0.raw)) };
     }
 }
@@ -75,7 +75,8 @@ impl Part<'_> {
 
     /// Returns element `i` of an array.
     pub fn child(&self, i: usize) -> Option<Part<'_>> {
-        // SAFETY: main thread, live reply; the element lives as long as it, and is not ours to free.
+        // SAFETY: main thread, live reply; the element lives as long as the reply and must not be
+        // freed.
         let raw = unsafe { rm!(RedisModule_CallReplyArrayElement(self.raw, i)) };
         let of = PhantomData;
         (!raw.is_null()).then_some(Part { raw, of })

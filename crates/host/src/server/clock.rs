@@ -1,22 +1,22 @@
-//! The clock by which pauses and leases are measured.
+//! The clock that measures pauses and leases.
 //!
 //! The clock follows the server's clock but never goes back while the process runs. If the server's
 //! clock is set back, this clock continues at its own pace, so that no deadline is delayed. Both
-//! agree again when the server's clock is set forward, or after a restart.
+//! clocks agree again when the server's clock is set forward, or after a restart.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::main_thread::MainThread;
 
-/// Steps of the wall clock up to this size, in microseconds, are followed: time synchronisation makes such
-/// steps regularly.
+/// Maximum step of the wall clock, in microseconds, that this clock follows: time synchronisation
+/// makes such steps regularly.
 const STEP: i64 = 500_000;
 
 /// State of the clock, in microseconds since the epoch.
 #[derive(Debug, Default)]
 struct Steady {
     last: Option<(i64, Instant)>,
-    /// Lead over the server's clock.
+    /// Number of microseconds by which this clock is ahead of the server's clock.
     ahead: i64,
 }
 
@@ -63,9 +63,9 @@ pub fn now_ms() -> u64 {
 
 static START: MainThread<Option<(Duration, Instant)>> = MainThread::new(None);
 
-/// Returns the time by which claims are measured, in milliseconds since the epoch: the server's clock at the
-/// first call plus the monotonic time since then. No jump of the server's clock, forward or back, shortens or
-/// extends a claim before a restart.
+/// Returns the time for measuring claims, in milliseconds since the epoch: the server's clock at
+/// the first call plus the monotonic time since then. No jump of the server's clock, forward or
+/// back, shortens or extends a claim before a restart.
 pub fn even_ms() -> u64 {
     let (start, then) = *START
         .borrow()
@@ -90,12 +90,12 @@ mod tests {
             clock.read(9 * HOUR + 1_000_000, at(2)),
             10 * HOUR + 2_000_000
         );
-        // The server's clock is set right again; this clock must not add a second hour.
+        // The server's clock is corrected. This clock must not add a second hour.
         assert_eq!(
             clock.read(10 * HOUR + 3_000_000, at(3)),
             10 * HOUR + 3_000_000
         );
-        // The server's clock is set forward, and this clock follows.
+        // The server's clock is set forward, and this clock must follow.
         assert_eq!(clock.read(12 * HOUR, at(4)), 12 * HOUR);
     }
 

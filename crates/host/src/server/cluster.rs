@@ -1,24 +1,25 @@
 //! Cluster check: decides if this node has all keys of a prefix. In a cluster, every command, slice
 //! and timer runs this check.
 //!
-//! A command of a family declares its prefix to the server as not being a key, and reads and writes many keys, some of
-//! which it discovers only while it runs. While a slot moves key by key, a missing key may be on the other node, or may
-//! not exist. Therefore this node serves a prefix only
+//! A command reads and writes many keys, some of which it discovers only while it runs. It declares
+//! its prefix to the server, but not as a key. While a slot moves key by key, a missing key may be
+//! on the other node or not exist at all. Therefore this node serves a prefix only
 //!
 //! - while it owns the slot and the slot is not moving; or
-//! - for reading, while the slot is migrating away and no key has left yet. (Writing could create new keys, which the
-//!   server requires to be created on the other node.)
+//! - for reading, while the slot is migrating away and no key has left yet. (Writing could create
+//!   new keys, which the server requires to be created on the other node.)
 //!
 //! Otherwise the client gets the reply that the server would give to a command that names all these
 //! keys: `MOVED`, `ASK` if the prefix key has left, `TRYAGAIN`, or `CLUSTERDOWN`. Some servers
 //! redirect a command by its prefix before it reaches the module; others (Redis 8.6) do not.
 //!
-//! Events show if a key has left: the server reports every key that it deletes after sending it to another node, and
-//! every key that it receives.
+//! Keyspace events show if a key has left: the server reports every key that it deletes after
+//! sending it to another node, and every key that it receives.
 //!
-//! Valkey 9 can also migrate a slot atomically (`CLUSTER MIGRATESLOTS`): the old owner serves the slot until the new
-//! owner has received the last write and takes over. A server allows this only if every module declares support
-//! (`take_slots_whole`). The new owner applies commands of the old one, like a replica (`is_importing`).
+//! Valkey 9 can also migrate a slot atomically (`CLUSTER MIGRATESLOTS`): the old owner serves the
+//! slot until the new owner has received the last write and takes over. A server allows this only
+//! if every module declares support (`take_slots_whole`). The new owner applies commands of the old
+//! one, like a replica (`is_importing`).
 
 use std::ffi::CStr;
 use std::os::raw::{c_char, c_int};
@@ -40,8 +41,8 @@ pub fn in_cluster() -> bool {
     IN_CLUSTER.load(Relaxed)
 }
 
-/// Caches the server's mode, which never changes. (Reading the flags of a context also computes the server's memory
-/// use, which is too slow for every command.)
+/// Caches the server's mode, which never changes. Reading the flags of a context also computes the
+/// server's memory use, which is too slow to do in every command.
 pub(crate) fn note_mode(ctx: Ctx) {
     let flags = context_flags(ctx);
     IN_CLUSTER.store(flags & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0, Relaxed);
@@ -56,9 +57,10 @@ pub(crate) fn note_mode(ctx: Ctx) {
 /// True if cluster information must not be queried while no client is being served.
 static NEEDS_CLIENT: AtomicBool = AtomicBool::new(false);
 
-/// Returns true while a connected client is being served, false for timers and blocked clients.
+/// Returns true while the server is serving a connected client, and false for timers and blocked
+/// clients.
 fn serves_client(ctx: Ctx) -> bool {
-    // SAFETY: main thread, live context; without a structure nothing is written.
+    // SAFETY: main thread, live context; with a null structure, nothing is written.
     unsafe {
         let id = rm!(RedisModule_GetClientId(ctx.raw()));
         let known = rm!(RedisModule_GetClientInfoById(ptr::null_mut(), id));
@@ -88,7 +90,8 @@ impl Slots {
     }
 }
 
-/// Slots whose keys were deleted or restored from outside this module since the slot was last seen stable.
+/// Slots of which keys were deleted or restored by other means than this module, since the slot was
+/// last seen stable.
 static CHANGED: Slots = Slots::new();
 
 /// Slots that another node is migrating to this node atomically.
@@ -105,8 +108,8 @@ static MOVES_WHOLE: AtomicBool = AtomicBool::new(false);
 /// Event for slots that are migrated atomically, as numbered by Valkey 9.
 pub(crate) const SLOTS_MOVE: raw::RedisModuleEvent = raw::RedisModuleEvent { id: 19, dataver: 1 };
 
-/// Subevent: another node begins to migrate slots to this node. All other subevents end that migration, or concern
-/// slots that leave this node.
+/// Subevent: another node begins to migrate slots to this node. All other subevents end such a
+/// migration, or are about slots that leave this node.
 const IMPORT_STARTED: u64 = 0;
 
 /// A range of slots, first and last included.
@@ -134,12 +137,13 @@ pub(crate) fn take_slots_whole() -> (c_int, Option<raw::RedisModuleEvent>) {
     }
 }
 
-/// Records the begin or end of an atomic slot migration.
+/// Records the start or end of an atomic slot migration.
 ///
 /// # Safety
 /// `slots` is the data of the event [`SLOTS_MOVE`] and lives during the call.
 pub(crate) unsafe fn note_move(subevent: u64, slots: *const Move) {
-    // SAFETY: by contract: the server's own structure, with as many ranges as it says.
+    // SAFETY: by contract, this is the server's structure, with the number of ranges that it
+    // contains.
     let ranges = unsafe {
         let slots = &*slots;
         std::slice::from_raw_parts(slots.ranges, slots.count as usize)
@@ -152,7 +156,7 @@ pub(crate) unsafe fn note_move(subevent: u64, slots: *const Move) {
 
 /// Records a keyspace event that this module did not cause.
 pub(crate) fn note_event(event: &CStr, key: &[u8]) {
-    // Every prefix in a cluster has a hash tag; other keys are not ours.
+    // Every prefix in a cluster has a hash tag, so other keys do not belong to the module.
     if matches!(event.to_bytes(), b"del" | b"restore" | b"key_trimmed") && hash_tag(key).is_some() {
         let slot = slot_of(key);
         CHANGED.set(slot, true);
@@ -189,7 +193,7 @@ pub fn check(ctx: Ctx, prefix: &RmString, writes: bool) -> Result<(), String> {
     })
 }
 
-/// Reason why the server refuses access to keys on this node.
+/// The reason why the server refuses access to keys on this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
     /// The cluster is down.
@@ -204,8 +208,8 @@ fn look(ctx: Ctx, prefix: &RmString, slot: usize, writes: bool) -> Result<(), Re
     if !writes && !CHANGED.has(slot) && ask(ctx, c"EXISTS", &[prefix])? == 1 {
         return Ok(());
     }
-    // A name in the prefix's slot that never exists. While the slot is moving, the server refuses a
-    // command with this name and the prefix.
+    // The name of a key in the prefix's slot that never exists. While the slot is moving, the
+    // server refuses a command with this name and the prefix.
     let nothing = RmString::new(&[prefix.as_ref(), b"crawlspace:nothing"].concat());
     if writes {
         // `SMOVE` from a missing set changes nothing.
@@ -217,7 +221,7 @@ fn look(ctx: Ctx, prefix: &RmString, slot: usize, writes: bool) -> Result<(), Re
     Ok(())
 }
 
-/// Runs a command as the client of the context would and returns its integer reply; 0 for an error.
+/// Runs a command for the client of the context. Returns its integer reply, or 0 for an error.
 fn ask(ctx: Ctx, command: &CStr, arguments: &[&RmString]) -> Result<i64, Refusal> {
     let mut names: SmallVec<[_; 3]> = arguments.iter().map(|name| name.raw()).collect();
     // SAFETY: main thread, live context and names.
@@ -240,7 +244,7 @@ fn ask(ctx: Ctx, command: &CStr, arguments: &[&RmString]) -> Result<i64, Refusal
     Ok(CallReply::new(reply).integer().max(0))
 }
 
-/// Makes the error for a prefix whose keys are not all on this node.
+/// Returns the error for a prefix whose keys are not all on this node.
 fn elsewhere(ctx: Ctx, prefix: &RmString, slot: usize) -> String {
     let Some(nodes) = cluster(ctx, b"NODES") else {
         return try_again(slot);
@@ -250,7 +254,7 @@ fn elsewhere(ctx: Ctx, prefix: &RmString, slot: usize) -> String {
     let may_use = ask(ctx, c"EXISTS", &[prefix]).is_ok();
     match nodes.open(slot) {
         Some(Open::Migrating(_)) | Some(Open::Importing(_)) if may_use => try_again(slot),
-        // The server's reply to a command with one key, which here is the prefix.
+        // Imitate the server's reply to a command with one key. Here, this key is the prefix.
         Some(Open::Migrating(to)) => format!("ASK {slot} {}", endpoint(ctx, nodes, to)),
         _ => match nodes.owner(slot) {
             Some(owner) => format!("MOVED {slot} {}", endpoint(ctx, nodes, owner)),
@@ -259,8 +263,8 @@ fn elsewhere(ctx: Ctx, prefix: &RmString, slot: usize) -> String {
     }
 }
 
-/// Makes the error for a client if the server refused one of the module's own commands because the key is missing while
-/// its slot is moving.
+/// Returns the error for a client after the server refused one of the module's own commands,
+/// because the key is missing while its slot is moving.
 pub(crate) fn not_here(key: &RmString, refusal: &str) -> Option<String> {
     let says_so = in_cluster() && refusal.contains("non local key");
     says_so.then(|| try_again(slot_of(key.as_ref())))
@@ -272,18 +276,18 @@ fn try_again(slot: usize) -> String {
     )
 }
 
-/// Returns host and port under which clients reach a node.
+/// Returns the host and port under which clients reach a node.
 fn endpoint(ctx: Ctx, nodes: Nodes<'_>, id: &str) -> String {
     preferred(ctx, id).unwrap_or_else(|| nodes.address(id).unwrap_or_default().to_string())
 }
 
-/// Returns host and port of a master with slots or of its replica, in the form that the server is configured to
-/// announce.
+/// Returns the host and port of a master with slots, or of a replica of such a master, in the form
+/// that the server is configured to announce.
 fn preferred(ctx: Ctx, id: &str) -> Option<String> {
     let ranges = cluster(ctx, b"SLOTS")?;
     let range = |at| ranges.child(at);
     for range in (0..).map_while(range) {
-        // Each range is: first slot, last slot, and the nodes (address, port, id).
+        // A range consists of the first slot, the last slot, and the nodes (address, port, id).
         for node in (2..).map_while(|at| range.child(at)) {
             if node.element(2).is_some_and(|owner| owner == id.as_bytes()) {
                 let host = node.element(0).unwrap_or_default();
@@ -295,7 +299,8 @@ fn preferred(ctx: Ctx, id: &str) -> Option<String> {
     None
 }
 
-/// Runs `CLUSTER` with this subcommand, unless querying is not allowed now.
+/// Runs `CLUSTER` with this subcommand. Returns `None` if cluster information must not be queried
+/// now.
 fn cluster(ctx: Ctx, what: &[u8]) -> Option<CallReply> {
     if NEEDS_CLIENT.load(Relaxed) && !serves_client(ctx) {
         return None;

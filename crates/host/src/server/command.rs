@@ -1,4 +1,4 @@
-//! Commands: description, registration and calls.
+//! Commands: their descriptions, registration and calls.
 
 pub use crawlspace_compact::limits::every::PREFIX_BYTES;
 use std::ffi::{CStr, CString};
@@ -24,7 +24,7 @@ use crate::reply::Reply;
 pub enum Answer {
     /// Send this reply.
     Reply(Reply),
-    /// The reply has been sent, or is sent later.
+    /// The reply has been sent already, or is sent later.
     Sent,
 }
 
@@ -109,7 +109,7 @@ extern "C" fn entry<C: Act>(
     let ctx = unsafe { Ctx::new(ctx) };
     let called = guarded(C::SPEC.name, || {
         notify::watch(ctx);
-        // SAFETY: the server gives `argc` live strings, alive until this returns.
+        // SAFETY: the server passes `argc` live strings, which live until this function returns.
         let argv = unsafe { std::slice::from_raw_parts(argv, argc as usize) };
         let arguments: SmallVec<[&[u8]; 16]> = argv
             .iter()
@@ -117,7 +117,7 @@ extern "C" fn entry<C: Act>(
             .map(|&argument| unsafe { string_bytes(argument) })
             .collect();
         let [_, prefix, rest @ ..] = &arguments[..] else {
-            // The server checks the arity before the call. This check is for callers that bypass
+            // The server checks the arity before the call. Check it here for callers that bypass
             // the server's check.
             return Err(format!(
                 "ERR wrong number of arguments for '{}' command",
@@ -151,7 +151,7 @@ extern "C" fn entry<C: Act>(
     raw::REDISMODULE_OK as c_int
 }
 
-/// A command that only the module itself sends: `name key argument …`, which replies `OK`.
+/// A command that only the module itself sends: `name key argument …`. Its reply is `OK`.
 pub trait Internal {
     /// Name in lower case.
     const NAME: &'static CStr;
@@ -194,7 +194,8 @@ pub unsafe fn register_internal<C: Internal>(ctx: Ctx) -> Result<(), String> {
         notify::watch(ctx);
         let name = C::NAME.to_string_lossy();
         let called = guarded(&name, || {
-            // SAFETY: the server gives `argc` live strings, alive until this returns.
+            // SAFETY: the server passes `argc` live strings, which live until this function
+            // returns.
             let argv = unsafe { std::slice::from_raw_parts(argv, argc as usize) };
             let [_, key, rest @ ..] = argv else {
                 return Err(format!(
@@ -232,7 +233,7 @@ pub unsafe fn register_internal<C: Internal>(ctx: Ctx) -> Result<(), String> {
     Ok(())
 }
 
-/// Registers a callback as a command, whose only key has position `key`; 0 without a key.
+/// Registers a callback as a command. `key` is the position of its only key, or 0 if it has no key.
 ///
 /// # Safety
 /// Called with the context of the module's load.
@@ -280,7 +281,7 @@ pub unsafe fn register<C: Act>(ctx: Ctx) -> Result<(), String> {
         create_command(ctx, &name, entry::<C>, &flags, 0)?;
         let command = rm!(RedisModule_GetCommand(ctx.raw(), name.as_ptr()));
         describe(command, &spec, &C::all_args())?;
-        // ACL categories do not exist in Redis 7.0, which derives them from the flags.
+        // Redis 7.0 has no ACL categories of modules; it derives the categories from the flags.
         if let Some(set_categories) = raw::RedisModule_SetCommandACLCategories {
             let categories = c_string(&format!(
                 "{} {}",
@@ -301,7 +302,7 @@ pub unsafe fn register<C: Act>(ctx: Ctx) -> Result<(), String> {
     Ok(())
 }
 
-/// Strings that must live while the server reads a description.
+/// Strings that must stay alive while the server reads a description.
 #[derive(Default)]
 struct Texts {
     strings: Vec<CString>,
@@ -321,7 +322,7 @@ impl Texts {
         }
         let mut described: Vec<raw::RedisModuleCommandArg> =
             args.iter().map(|arg| self.argument(arg)).collect();
-        // SAFETY: the structure is plain data, and all zeroes mark the end.
+        // SAFETY: the structure is plain data, and a structure of zeroes marks the end.
         described.push(unsafe { std::mem::zeroed() });
         self.arguments.push(described);
         self.arguments.last_mut().expect("just pushed").as_mut_ptr()
@@ -388,8 +389,8 @@ unsafe fn describe(
         sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
     };
     let (notes, flags) = if !spec.takes_key {
-        // The prefix determines the slot of a command, but it is not a key to which a user needs access: the
-        // keys derived from it are checked one by one.
+        // The prefix determines the slot of a command, but users need no access to a key of this
+        // name: the module checks the keys derived from the prefix one by one.
         let notes = "key prefix: the names of all keys of the index begin with it";
         let flags = raw::REDISMODULE_CMD_KEY_NOT_KEY | raw::REDISMODULE_CMD_KEY_RW;
         (texts.keep(notes), flags)
@@ -416,7 +417,7 @@ unsafe fn describe(
             },
         },
     };
-    // SAFETY: plain data; all zeroes mark the end of the list.
+    // SAFETY: plain data; a structure of zeroes marks the end of the list.
     let mut key_specs = [key_spec, unsafe { std::mem::zeroed() }];
     let info = raw::RedisModuleCommandInfo {
         version: &version,

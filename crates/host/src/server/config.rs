@@ -18,7 +18,7 @@ pub enum Setting {
 }
 
 impl Setting {
-    /// Returns the name in lower case, without `crawlspace.`.
+    /// Returns the name in lower case, without the prefix `crawlspace.`.
     pub fn name(&self) -> &'static str {
         match self {
             Setting::Number(number) => number.name,
@@ -27,7 +27,7 @@ impl Setting {
         }
     }
 
-    /// Sets the default from a module argument; the error says which values are valid.
+    /// Sets the default from a module argument. The error text names the valid values.
     fn read(&self, value: &[u8]) -> Result<(), String> {
         match self {
             Setting::Number(number) => number.read(value),
@@ -58,7 +58,7 @@ pub struct Number {
 }
 
 impl Number {
-    /// Creates a setting with its default and limits, which must not be negative.
+    /// Creates a setting with a default and limits. None of them may be negative.
     pub const fn new(name: &'static str, value: i64, range: RangeInclusive<i64>) -> Number {
         Number {
             name,
@@ -87,7 +87,8 @@ impl Number {
     /// # Safety
     /// Same as [`register`].
     unsafe fn register(&'static self, ctx: Ctx) -> c_int {
-        // SAFETY: by contract; the server copies the name, and only the atomic is ever written.
+        // SAFETY: by contract; the server copies the name, and only the atomic value is ever
+        // written.
         unsafe {
             rm!(RedisModule_RegisterNumericConfig(
                 ctx.raw(),
@@ -144,7 +145,8 @@ impl Choice {
         let words: Vec<_> = (self.words)().into_iter().map(c_string).collect();
         let mut pointers: Vec<*const c_char> = words.iter().map(|word| word.as_ptr()).collect();
         let values: Vec<c_int> = (0..words.len() as c_int).collect();
-        // SAFETY: by contract; the server copies names and values, and only the atomic is ever written.
+        // SAFETY: by contract; the server copies names and values, and only the atomic value is
+        // ever written.
         unsafe {
             rm!(RedisModule_RegisterEnumConfig(
                 ctx.raw(),
@@ -196,7 +198,8 @@ impl Switch {
     /// # Safety
     /// Same as [`register`].
     unsafe fn register(&'static self, ctx: Ctx) -> c_int {
-        // SAFETY: by contract; the server copies the name, and only the atomic is ever written.
+        // SAFETY: by contract; the server copies the name, and only the atomic value is ever
+        // written.
         unsafe {
             rm!(RedisModule_RegisterBoolConfig(
                 ctx.raw(),
@@ -219,7 +222,7 @@ fn data<T>(setting: &'static T) -> *mut c_void {
 
 static SLICE_US: Number = Number::new("slice-us", 500, 50..=1000);
 
-/// Settings of this layer, common to all families.
+/// Settings that all families share.
 pub(super) static OWN: &[Setting] = &[Setting::Number(&SLICE_US)];
 
 /// Returns the maximum duration of a slice of a job, in microseconds.
@@ -227,7 +230,7 @@ pub fn slice_us() -> u64 {
     SLICE_US.get()
 }
 
-/// Returns the choice that a callback refers to.
+/// Returns the choice to which the data of a callback point.
 ///
 /// # Safety
 /// `data` is the pointer that [`register`] gave to the server with the choice.
@@ -236,7 +239,7 @@ unsafe fn choice<'a>(data: *mut c_void) -> &'a Choice {
     unsafe { &*data.cast::<Choice>() }
 }
 
-/// Returns the number that a callback refers to.
+/// Returns the number to which the data of a callback point.
 ///
 /// # Safety
 /// `data` is the pointer that [`register`] gave to the server with the number.
@@ -261,7 +264,7 @@ extern "C" fn set_number(
     raw::REDISMODULE_OK as c_int
 }
 
-/// Returns the switch that a callback refers to.
+/// Returns the switch to which the data of a callback point.
 ///
 /// # Safety
 /// `data` is the pointer that [`register`] gave to the server with the switch.

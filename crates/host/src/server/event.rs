@@ -28,12 +28,12 @@ pub unsafe fn listen(descriptor: c_int, woken: Woken) -> Result<(), String> {
     }
 }
 
-/// Creates an event descriptor by which any thread can wake the event loop.
+/// Creates an event descriptor with which any thread can wake the event loop.
 ///
 /// # Safety
 /// Same as [`listen`].
 pub(crate) unsafe fn bell(woken: Woken) -> Result<c_int, String> {
-    // SAFETY: by contract; the descriptor is ours for the life of the process.
+    // SAFETY: by contract; the module owns the descriptor for the life of the process.
     unsafe {
         let bell = libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC);
         if bell < 0 {
@@ -44,16 +44,17 @@ pub(crate) unsafe fn bell(woken: Woken) -> Result<c_int, String> {
     }
 }
 
-/// Wakes the event loop; callable from any thread.
+/// Wakes the event loop. Any thread may call this.
 pub fn ring(bell: c_int) {
     let one: u64 = 1;
-    // SAFETY: an event descriptor of ours accepts 8 bytes; a full one wakes the event loop anyway.
+    // SAFETY: an event descriptor of the module accepts 8 bytes. If its counter is full, the event
+    // loop wakes anyway.
     unsafe { libc::write(bell, (&raw const one).cast(), 8) };
 }
 
 /// Drains an event or timer descriptor, so that it does not wake the event loop again.
 pub fn heard(descriptor: c_int) {
     let mut n: u64 = 0;
-    // SAFETY: reads the 8-byte counter of an eventfd or timerfd that we own.
+    // SAFETY: reads the 8-byte counter of an eventfd or timerfd that the module owns.
     unsafe { libc::read(descriptor, (&raw mut n).cast(), 8) };
 }

@@ -1,4 +1,4 @@
-//! Facts from the server's own `INFO`, and whether the server may evict keys.
+//! Facts from the server's `INFO`, and the check if the server may evict keys.
 
 use std::ffi::CStr;
 use std::os::raw::c_char;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::api::{Ctx, Level, log, rm};
 
-/// Logs a warning each time that the server's eviction policy becomes one that would destroy an
+/// Logs a warning each time the server's eviction policy changes to one that could destroy an
 /// index.
 pub(crate) fn warn_of_eviction(ctx: Ctx) {
     static WARNED: AtomicBool = AtomicBool::new(false);

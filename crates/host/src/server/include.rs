@@ -1,5 +1,5 @@
-//! Detects configurations that include the configuration file of the Debian package, which was the
-//! way to load the module in version 0.1.0. `CONFIG REWRITE` adds a `loadmodule` line to a
+//! Detects configurations that include the configuration file of the Debian package. Version 0.1.0
+//! of the module was loaded in this way. `CONFIG REWRITE` adds a `loadmodule` line to a
 //! configuration with such an include. A server without the package then does not find the module
 //! file named in that line.
 
@@ -16,8 +16,8 @@ const MODULE: &str = "/usr/lib/redis/modules/libcrawlspace.so";
 /// Maximum number of bytes read from a file.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Returns advice on what to change in this configuration file, or in a file that it includes; `None` if nothing needs
-/// to change. An unreadable file counts as empty.
+/// Returns advice on what to change in this configuration file, or in a file that it includes.
+/// Returns `None` if nothing must change. Treats an unreadable file as empty.
 pub fn advice(path: &Path) -> Option<String> {
     let mut lines = lines_of(path);
     let nested: Vec<PathBuf> = lines.iter().filter_map(Line::included).collect();
@@ -41,7 +41,7 @@ struct Line {
 }
 
 impl Line {
-    /// Returns the argument of this directive.
+    /// Returns the argument of a directive if the line contains this directive.
     fn argument(&self, directive: &str) -> Option<&str> {
         let (name, rest) = self.text.split_once([' ', '\t'])?;
         let rest = rest.trim().trim_matches(['"', '\'']);
@@ -67,7 +67,7 @@ impl Line {
 /// Reads the lines of a regular file.
 fn lines_of(path: &Path) -> Vec<Line> {
     let mut bytes = Vec::new();
-    // Reading a pipe, such as /dev/stdin, would wait.
+    // Reading a pipe such as /dev/stdin would wait, so skip it.
     if path.metadata().is_ok_and(|file| file.is_file()) {
         let file = File::open(path);
         let _ = file.and_then(|file| file.take(MAX_BYTES).read_to_end(&mut bytes));

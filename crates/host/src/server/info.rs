@@ -12,27 +12,27 @@ use super::main_thread::MainThread;
 use super::metric::{Metric, OWN};
 use super::scope::Names;
 
-/// Data sets of a family, each listed by name: `index_0:db=0,prefix={coll-42}:`.
+/// The data sets of a family, which `INFO` lists by name: `index_0:db=0,prefix={coll-42}:`.
 #[derive(Clone, Copy)]
 pub struct Named {
-    /// Word for one data set, such as `index`.
+    /// The word for one data set, such as `index`.
     pub what: &'static str,
-    /// Field that holds its name: `prefix` or `key`.
+    /// The field with the name of a data set: `prefix` or `key`.
     pub by: &'static str,
-    /// Returns the names.
+    /// Function that returns the names.
     pub names: fn() -> Names,
 }
 
-/// Maximum number of jobs listed.
+/// Maximum number of jobs in the list.
 const MAX_JOBS: usize = 64;
 
 type Shown = (&'static [&'static Metric], Named);
 
-/// Metrics of the families, and their data sets.
+/// The metrics and data sets of each family.
 static FAMILIES: MainThread<Vec<Shown>> = MainThread::new(Vec::new());
 
-/// Escapes bytes from clients for a field with several values: printable ASCII is unchanged except for characters that
-/// end a value; all other bytes become `\xNN`.
+/// Escapes bytes from clients for a field with several values. Printable ASCII stays unchanged,
+/// except for characters that end a value. All other bytes become `\xNN`.
 fn escaped(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for &byte in bytes {
@@ -49,7 +49,7 @@ fn escaped(bytes: &[u8]) -> String {
     text
 }
 
-/// Returns a field per data set and per job, with several values each.
+/// Returns a field for each data set and each job. Each field has several values.
 fn listed(families: &[Shown]) -> Vec<(String, String)> {
     let mut fields = Vec::new();
     for (_, Named { what, by, names }) in families {
@@ -83,7 +83,7 @@ extern "C" fn report(info: *mut raw::RedisModuleInfoCtx, for_crash_report: c_int
         return;
     }
     let _ = guarded("INFO", || {
-        // SAFETY: main thread, the info context of this callback; the server copies texts.
+        // SAFETY: main thread, the info context of this callback; the server copies the texts.
         unsafe {
             rm!(RedisModule_InfoAddSection(info, c"".as_ptr()));
             let families = FAMILIES.borrow();

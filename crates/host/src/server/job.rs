@@ -1,10 +1,9 @@
 //! Long jobs in time slices, so that other clients are served while a job runs.
 //!
-//! Jobs of one queue run one after the other; queues take turns. While there is work, each
-//! iteration of the event loop runs one slice. A slice runs as an internal command, so that
-//! everything written in it is replicated as one transaction. (The server aborts if the event-loop
-//! callback itself writes. A thread that repeatedly takes the global lock would make clients wait
-//! for long.)
+//! Jobs of one queue run one after the other, and queues take turns. While there are jobs, each
+//! iteration of the event loop runs one slice. A slice runs as an internal command, so that all its
+//! writes are replicated as one transaction. (If the event-loop callback itself wrote, the server
+//! would abort. If a thread took the global lock repeatedly, clients would wait for a long time.)
 
 use std::collections::VecDeque;
 use std::os::raw::{c_int, c_void};
@@ -32,21 +31,21 @@ pub enum Progress {
     Done(Outcome),
 }
 
-/// A job that works in slices.
+/// A job that runs in slices.
 pub trait Slices {
-    /// Works until `time` returns false, and always makes some progress.
+    /// Works until `time` returns false. Always makes some progress.
     fn slice(&mut self, ctx: Ctx, time: &mut dyn FnMut() -> bool) -> Progress;
     /// Returns the database that the job works on.
     fn db(&self) -> c_int;
-    /// Returns true if the job writes; a job that only reads may run on a replica.
+    /// Returns true if the job writes. A job that only reads may run on a replica.
     fn writes(&self) -> bool;
-    /// Returns true if the job needs more memory, so that it must stop at `maxmemory`.
+    /// Returns true if the job needs more memory. Such a job must stop at `maxmemory`.
     fn grows(&self) -> bool;
     /// Returns the progress of the job.
     fn completion(&self) -> Completion;
 }
 
-/// Identity of a job. A client that submits a job with the same identity wants the same work.
+/// Identity of a job. Jobs with the same identity do the same work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobId {
     /// Database that the job works on.
@@ -61,8 +60,8 @@ pub struct JobId {
 }
 
 impl JobId {
-    /// Identifies work on the keys of a prefix. Jobs that write to these keys run one after the
-    /// other; jobs that read do not wait for them.
+    /// Creates the identity of a job on the keys of a prefix. Jobs that write to these keys run one
+    /// after the other. Jobs that only read do not wait for them.
     pub fn new(
         db: c_int,
         prefix: &[u8],
@@ -79,7 +78,7 @@ impl JobId {
         }
     }
 
-    /// Returns true if both jobs belong to one queue, so that they exclude each other.
+    /// Returns true if both jobs belong to one queue, so that they never run at the same time.
     fn shares_queue(&self, other: &JobId) -> bool {
         let same_keys = self.db == other.db && self.prefix == other.prefix;
         (self.writes && other.writes && same_keys) || self == other
@@ -114,16 +113,16 @@ static RUNNER: MainThread<Runner> = MainThread::new(Runner {
 pub enum Submitted {
     /// The job is done, with this outcome.
     Done(Outcome),
-    /// The client is blocked, and is answered when the job ends.
+    /// The client is blocked, and gets its reply when the job ends.
     Waiting,
 }
 
-/// Submits a job for the client of `ctx`. If its queue is empty, the job starts at once; if one
-/// slice is enough, the client is answered without being blocked. With `may_attach`, a client that
-/// requests the same work waits for the existing job. If the client cannot be blocked (`MULTI`,
-/// scripts), all jobs of the queue and then this job run to their end within the call.
+/// Submits a job for the client of `ctx`. If its queue is empty, the job starts immediately. If one
+/// slice is enough, the client gets its reply without being blocked. With `may_attach`, a client
+/// that requests the same work waits for the existing job. If the client cannot be blocked
+/// (`MULTI`, scripts), the call runs all jobs of the queue, and then this job, to their end.
 pub fn submit(ctx: Ctx, id: JobId, mut job: Box<dyn Slices>, may_attach: bool) -> Submitted {
-    // A replica in a cluster serves reads only for a client that sent `READONLY`, so the job must
+    // A replica in a cluster serves reads only to a client that sent `READONLY`, so the job must
     // run within the call.
     let replica = || context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_MASTER == 0;
     if !can_block(ctx) || (!job.writes() && in_cluster() && replica()) {
@@ -165,8 +164,8 @@ pub fn submit(ctx: Ctx, id: JobId, mut job: Box<dyn Slices>, may_attach: bool) -
     Submitted::Waiting
 }
 
-/// Removes the jobs that `which` selects, answers their clients with `outcome`, and returns the
-/// number of removed jobs.
+/// Removes the jobs that `which` selects, and sends `outcome` to their clients. Returns the number
+/// of removed jobs.
 pub fn abort(outcome: &Outcome, which: impl Fn(&JobId, &dyn Slices) -> bool) -> usize {
     let mut aborted = Vec::new();
     {
@@ -190,13 +189,14 @@ pub fn abort(outcome: &Outcome, which: impl Fn(&JobId, &dyn Slices) -> bool) -> 
     n
 }
 
-/// Returns true if this is the job's queue. The queue is empty while its only job runs a slice.
+/// Returns true if this is the job's queue. While the only job of a queue runs a slice, the queue
+/// is empty.
 fn stands_for(queue: &VecDeque<Queued>, id: &JobId) -> bool {
     let first = queue.front();
     first.is_some_and(|queued| queued.id.shares_queue(id))
 }
 
-/// Removes a client that disconnected; its job continues.
+/// Removes a client that disconnected. Its job continues.
 fn drop_client(client: BlockedClient) {
     for queued in RUNNER.borrow().queues.iter_mut().flatten() {
         queued.waiting.retain(|waiting| *waiting != client);
@@ -214,7 +214,7 @@ fn run_to_end(ctx: Ctx, job: &mut dyn Slices) -> Outcome {
     }
 }
 
-/// Runs all jobs of a queue at once, for a client that cannot wait for its turn.
+/// Runs all jobs of a queue to their end, for a client that cannot wait.
 fn finish_queue(ctx: Ctx, id: &JobId) {
     loop {
         let next = {
@@ -280,12 +280,12 @@ extern "C" fn awake(bell: c_int, _: *mut c_void, _: c_int) {
     });
 }
 
-/// Wakes the runner again in a few milliseconds.
+/// Wakes the event loop again in a few milliseconds.
 fn later() {
     extern "C" fn again(_: RawCtx, _: *mut c_void) {
         let _ = guarded("a timer", || RUNNER.borrow().wake());
     }
-    // SAFETY: main thread, our detached context.
+    // SAFETY: main thread, the module's detached context.
     unsafe {
         rm!(RedisModule_CreateTimer(
             turn::ctx().raw(),
@@ -296,7 +296,7 @@ fn later() {
     };
 }
 
-/// Runs one slice of the job whose turn it is.
+/// Runs a slice of the job whose turn it is.
 fn run_slice(ctx: Ctx) {
     let mut queued = {
         let mut runner = RUNNER.borrow();
@@ -320,7 +320,7 @@ fn run_slice(ctx: Ctx) {
                 Some(queue) if queue.front().is_none_or(|q| q.id.shares_queue(&queued.id)) => {
                     queue.push_front(queued);
                 }
-                // The queue no longer exists, because all its jobs were aborted.
+                // The queue does not exist any more, because all its jobs were aborted.
                 _ => runner.queues.push_back(VecDeque::from([queued])),
             }
         }
@@ -332,7 +332,7 @@ fn run_slice(ctx: Ctx) {
     }
 }
 
-/// Returns the reason why a job cannot continue, if any.
+/// Returns the reason why a job cannot continue, if there is one.
 fn obstacle(ctx: Ctx, job: &dyn Slices) -> Option<String> {
     if job.writes() && context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_MASTER == 0 {
         return Some(ROLE_CHANGED.to_string());
@@ -347,7 +347,7 @@ fn obstacle(ctx: Ctx, job: &dyn Slices) -> Option<String> {
 
 const ROLE_CHANGED: &str = "UNBLOCKED the server is not a master any more; run the command again on the master to finish the job";
 
-/// Aborts jobs whose data or role changed.
+/// Aborts jobs whose data were replaced, or that the server's new role does not permit.
 fn on_change(_: Ctx, change: Change<'_>) {
     match change {
         Change::Key(..) => {}

@@ -6,19 +6,19 @@ use super::api::Ctx;
 use super::blocked::{BlockedClient, Gone, TimedOut};
 use super::reply::Outcome;
 
-/// Blocked clients, each with the request that it waits for.
+/// Blocked clients, each with its request.
 pub struct Line<W> {
     /// Blocked clients in the order of arrival.
     pub all: VecDeque<Waiting<W>>,
 }
 
-/// A blocked client. It is answered once.
+/// A blocked client. It gets one reply.
 pub struct Waiting<W> {
     client: BlockedClient,
-    /// Deadline of the wait. An alarm of ours checks it, not the server's timer, which may drop a reply made
-    /// in the same turn of the event loop.
+    /// Deadline of the wait. The module's alarm checks it, because the server's timer may drop a
+    /// reply that is made in the same turn of the event loop.
     until: Option<u64>,
-    /// The request that the client waits for.
+    /// The request of the client.
     pub wish: W,
 }
 
@@ -28,15 +28,15 @@ impl<W> Waiting<W> {
         self.until.is_some_and(|until| until <= now)
     }
 
-    /// Answers the client.
+    /// Sends the reply to the client.
     pub fn answer(self, outcome: Outcome) {
         self.client.answer(outcome);
     }
 }
 
 impl<W> Line<W> {
-    /// Blocks the client of `ctx`, which must be allowed to block, and appends it to the queue, with an
-    /// optional deadline.
+    /// Blocks the client of `ctx` and appends it to the queue, with an optional deadline. The
+    /// client must be one that can be blocked.
     pub fn join(&mut self, ctx: Ctx, hooks: (Gone, TimedOut), until: Option<u64>, wish: W) {
         self.all.push_back(Waiting {
             client: BlockedClient::block(ctx, hooks.0, Some(hooks.1)),
@@ -45,7 +45,7 @@ impl<W> Line<W> {
         });
     }
 
-    /// Removes a client that was unblocked from outside.
+    /// Removes a client that was unblocked by other code.
     pub fn leave(&mut self, client: BlockedClient) -> Option<W> {
         let at = self
             .all
@@ -62,14 +62,14 @@ impl<W> Line<W> {
         taken
     }
 
-    /// Answers the clients that `meant` selects, all with the same outcome.
+    /// Sends the same outcome to all clients that `meant` selects.
     pub fn end(&mut self, outcome: &Outcome, meant: impl Fn(&W) -> bool) {
         for waiting in self.take(|waiting| meant(&waiting.wish)) {
             waiting.answer(outcome.clone());
         }
     }
 
-    /// Returns the earliest deadline; `None` if all clients wait without deadline.
+    /// Returns the earliest deadline. Returns `None` if all clients wait without a deadline.
     pub fn until(&self) -> Option<u64> {
         self.all.iter().filter_map(|waiting| waiting.until).min()
     }

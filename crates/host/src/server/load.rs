@@ -39,7 +39,7 @@ pub unsafe fn on_load(
     argc: c_int,
     families: &[Family],
 ) -> c_int {
-    // Nothing may be allocated before this: the global allocator is the server's.
+    // Nothing may be allocated before this call, because the global allocator is the server's.
     // SAFETY: by contract; fills the function table used by all other calls.
     let ready = unsafe {
         raw::Export_RedisModule_Init(
@@ -50,7 +50,8 @@ pub unsafe fn on_load(
         )
     };
     if ready == raw::REDISMODULE_ERR as c_int {
-        // SAFETY: by contract; the table is filled, only the name is taken already.
+        // SAFETY: by contract; the function table is filled, and only the name of the module is
+        // already in use.
         return unsafe { load_again(ctx) };
     }
     let loaded = guard::guarded("loading", || {
@@ -80,9 +81,9 @@ pub unsafe fn on_load(
     }
 }
 
-/// Ignores a second `loadmodule` line, so that the server starts. `CONFIG REWRITE` (which Sentinel
-/// sends at each failover) adds such a line if the existing `loadmodule` line is in an included
-/// file. `MODULE LOAD` by a client is refused.
+/// Ignores a second `loadmodule` line, so that the server can start. `CONFIG REWRITE` (which
+/// Sentinel sends at each failover) adds such a line if the existing `loadmodule` line is in an
+/// included file. `MODULE LOAD` by a client is refused.
 ///
 /// # Safety
 /// Same as [`on_load`], after the function table is filled.
@@ -91,8 +92,8 @@ unsafe fn load_again(ctx: Ctx) -> c_int {
     if !starting {
         return raw::REDISMODULE_ERR as c_int;
     }
-    // SAFETY: by contract. The server keeps the module already loaded under this name, and an unreferenced record of
-    // this one.
+    // SAFETY: by contract. The server keeps the module that is already loaded under this name, and
+    // an unreferenced record of this one.
     unsafe {
         rm!(RedisModule_SetModuleAttribs(
             ctx.raw(),
@@ -127,9 +128,9 @@ unsafe fn register(ctx: Ctx, arguments: &[&[u8]], families: &[Family]) -> Result
     let of_families = families.iter().flat_map(|family| family.settings);
     let settings: Vec<Setting> = of_families.chain(config::OWN).copied().collect();
     config::read_arguments(&settings, arguments)?;
-    // SAFETY: main thread, the context of the load, once each.
+    // SAFETY: main thread, the context of the load; each function is called once.
     unsafe {
-        // A truncated payload must cause an error in the module, not abort the process.
+        // A truncated payload must cause an error in the module. It must not abort the process.
         rm!(RedisModule_SetModuleOptions(
             ctx.raw(),
             raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS as c_int | cluster::take_slots_whole().0
@@ -173,8 +174,9 @@ fn raw_missing() -> bool {
     }
 }
 
-/// Returns true if blocks of the server's allocator are aligned for every type. A server without jemalloc prepends a
-/// header of 8 bytes to each block if its C library cannot tell the size of a block (musl).
+/// Returns true if the server's allocator aligns blocks for every type. A server without jemalloc
+/// prepends a header of 8 bytes to each block if its C library cannot tell the size of a block
+/// (musl).
 fn allocator_aligns() -> bool {
     const SIZE: usize = 32;
     // SAFETY: main thread, after the function table is filled; the block is freed once.

@@ -2,22 +2,22 @@
 
 use std::cell::{RefCell, RefMut};
 
-/// A value that lives as long as the module and is accessed only by the server's main thread.
+/// A value that lives as long as the module and that only the server's main thread accesses.
 pub struct MainThread<T>(RefCell<T>);
 
 // SAFETY: every callback of this module that accesses such a value runs on the server's main
 // thread: commands, timers, event-loop and keyspace callbacks, server events, replies to blocked
-// clients. The threads of `worker` access none.
+// clients. The threads of `worker` access no such value.
 unsafe impl<T> Sync for MainThread<T> {}
 
 impl<T> MainThread<T> {
-    /// Creates a value for a `static`.
+    /// Creates the value, for a `static`.
     pub const fn new(value: T) -> MainThread<T> {
         MainThread(RefCell::new(value))
     }
 
-    /// Borrows the value. While it is borrowed, no function of the server may be called that can
-    /// call back into code that borrows it again.
+    /// Borrows the value. While it is borrowed, do not call functions of the server that can call
+    /// back into code that borrows it again.
     ///
     /// # Panics
     /// Panics if it is already borrowed; the panic guard turns this into an error reply.
@@ -25,8 +25,8 @@ impl<T> MainThread<T> {
         self.0.borrow_mut()
     }
 
-    /// Borrows the value; `None` if it is already borrowed, because a callback arrived during its
-    /// use.
+    /// Borrows the value. Returns `None` if it is already borrowed, because a callback arrived
+    /// while it was in use.
     pub fn try_borrow(&self) -> Option<RefMut<'_, T>> {
         self.0.try_borrow_mut().ok()
     }

@@ -34,7 +34,7 @@ impl Metric {
         self.set(self.get().wrapping_add(n));
     }
 
-    /// Raises the value to `n` if it is lower.
+    /// Increases the value to `n` if it is lower.
     pub fn peak(&self, n: u64) {
         if n > self.get() {
             self.set(n);
@@ -52,21 +52,21 @@ impl Metric {
     }
 }
 
-/// Jobs running or queued.
+/// Number of jobs that are running or queued.
 pub(super) static JOBS_RUNNING: Metric = Metric::new(c"jobs_running");
-/// Jobs completed.
+/// Number of completed jobs.
 pub(super) static JOBS_DONE: Metric = Metric::new(c"jobs_done");
-/// Slices executed.
+/// Number of executed slices.
 pub(super) static SLICES: Metric = Metric::new(c"slices");
 /// Duration of the longest slice, in microseconds.
 pub(super) static SLICE_LONGEST_US: Metric = Metric::new(c"slice_longest_us");
-/// CPU time of the longest slice, in microseconds of the server's thread; other processes cannot
-/// lengthen it.
+/// CPU time of the server's thread in the slice with the most, in microseconds. Other processes
+/// cannot increase it.
 pub(super) static SLICE_LONGEST_CPU_US: Metric = Metric::new(c"slice_longest_cpu_us");
-/// 1 if the module is subscribed to all kinds of keyspace events, which happens at its first
-/// command.
+/// 1 if the module is subscribed to all kinds of keyspace events, otherwise 0. It subscribes at its
+/// first command.
 pub(super) static WATCHING: Metric = Metric::new(c"keyspace_events");
-/// Panics caught by the panic guard.
+/// Number of panics that the panic guard caught.
 pub static PANICS: Metric = Metric::new(c"panics");
 
 /// Metrics shared by all families.

@@ -1,8 +1,8 @@
 //! Native types: key values of types that the module defines.
 //!
-//! A native type implements [`Native`]: its value can be written in chunks and read from chunks. From that
-//! this module derives the server's callbacks for RDB files, append-only files, copies, digests, memory and
-//! freeing, each inside the panic guard.
+//! A native type implements [`Native`], which writes its value in chunks and reads it from chunks.
+//! From these methods, this module derives the server's callbacks for RDB files, append-only files,
+//! copies, digests, memory and freeing. Each callback runs inside the panic guard.
 
 use std::ffi::CStr;
 use std::os::raw::{c_char, c_int, c_void};
@@ -14,12 +14,12 @@ use super::guard::guarded;
 use crate::defrag::Mover;
 use crate::slices::Time;
 
-/// A native value of a key. It is used by one thread at a time, mostly the main thread; a large deleted value
-/// is dropped by a background thread of the server.
+/// A native value of a key. One thread at a time uses it, mostly the main thread. A background
+/// thread of the server drops a large deleted value.
 pub trait Native: Clone + Default + Send + 'static {
     /// Name of the type in RDB files: nine characters of `A-Za-z0-9_-`. Must never change.
     const NAME: &'static CStr;
-    /// Version of the format written by [`Native::save`]; other versions are refused.
+    /// Version of the format that [`Native::save`] writes. Other versions are refused.
     const VERSION: c_int;
     /// Description of the type in error messages.
     const WHAT: &'static str;
@@ -29,26 +29,27 @@ pub trait Native: Clone + Default + Send + 'static {
     /// The `word` in calls of [`Native::REBUILT_BY`].
     const REBUILT_WITH: &'static CStr;
 
-    /// Returns the place that stores the server's handle of the type.
+    /// Returns the variable that stores the server's handle of the type.
     fn registered() -> &'static Registered;
-    /// Writes the value in chunks of at most a few mebibytes.
+    /// Writes the value in chunks of at most a few MiB.
     fn save(&self, chunk: &mut dyn FnMut(&[u8]));
-    /// Passes each element of the value to `element` once, as a list of parts, for digests: equal values have
-    /// the same elements, in any order. By default the elements are the chunks, which must then be equal for
-    /// equal values.
+    /// Passes each element of the value to `element` once, as a list of parts, for digests. Equal
+    /// values must have the same elements, in any order. By default, the elements are the chunks,
+    /// so equal values must have equal chunks.
     fn elements(&self, element: &mut dyn FnMut(&[&[u8]])) {
         self.save(&mut |chunk| element(&[chunk]));
     }
-    /// Adds the contents of a chunk, which may be hostile: it can come from any client that may run
-    /// `RESTORE`.
+    /// Adds the contents of a chunk. The chunk may be hostile: it can come from any client with
+    /// permission to run `RESTORE`.
     ///
     /// # Errors
-    /// Says what is wrong with the chunk.
+    /// A description of the problem in the chunk.
     fn load(&mut self, chunk: &[u8]) -> Result<(), String>;
-    /// Checks that the value is complete, after the last chunk. By default an empty value is incomplete.
+    /// Checks that the value is complete, after the last chunk. By default, an empty value is
+    /// incomplete.
     ///
     /// # Errors
-    /// Says what is missing.
+    /// A description of the missing part.
     fn loaded(&self) -> Result<(), String> {
         if self.is_empty() {
             Err("it is empty".to_string())
@@ -58,14 +59,15 @@ pub trait Native: Clone + Default + Send + 'static {
     }
     /// Returns true if the value is empty; its key is then deleted.
     fn is_empty(&self) -> bool;
-    /// Returns the memory used, in bytes; must be fast.
+    /// Returns the memory used, in bytes. Must be fast.
     fn memory(&self) -> usize;
-    /// Defragments memory from a cursor on until `time` returns false; returns the next cursor, 0 at the end.
+    /// Defragments memory, starting at a cursor, until `time` returns false. Returns the next
+    /// cursor; 0 at the end.
     fn defrag(&mut self, _cursor: u64, _mover: &mut Mover<'_>, _time: Time<'_>) -> u64 {
         0
     }
-    /// Returns the number of allocations that freeing the value releases. Above 64 the server frees in the
-    /// background.
+    /// Returns the number of allocations to be freed with the value. Above 64, the server frees the
+    /// value in the background.
     fn free_effort(&self) -> usize;
 }
 
@@ -73,7 +75,7 @@ pub trait Native: Clone + Default + Send + 'static {
 pub struct Registered(AtomicPtr<raw::RedisModuleType>);
 
 impl Registered {
-    /// Creates an empty handle; for a `static`.
+    /// Creates an empty handle, for a `static`.
     pub const fn new() -> Registered {
         Registered(AtomicPtr::new(ptr::null_mut()))
     }
@@ -98,9 +100,9 @@ impl Default for Registered {
 /// # Errors
 /// Fails if the server refuses.
 pub unsafe fn register<T: Native>(ctx: Ctx) -> Result<(), String> {
-    // SAFETY: plain data; zero means that a callback is absent.
+    // SAFETY: plain data; zero means that a callback is not set.
     let mut methods: raw::RedisModuleTypeMethods = unsafe { std::mem::zeroed() };
-    // Highest version supported by Redis 7.0.
+    // The highest version that Redis 7.0 supports.
     methods.version = 4;
     methods.rdb_load = Some(rdb_load::<T>);
     methods.rdb_save = Some(rdb_save::<T>);
@@ -130,14 +132,15 @@ pub unsafe fn register<T: Native>(ctx: Ctx) -> Result<(), String> {
     Ok(())
 }
 
-/// Marks in an RDB file: another chunk follows, or the value ends.
+/// Marks in an RDB file: `MORE` if another chunk follows, `END` at the end of the value.
 const MORE: u64 = 1;
 const END: u64 = 0;
 
 extern "C" fn rdb_save<T: Native>(rdb: *mut raw::RedisModuleIO, value: *mut c_void) {
-    // After a panic, the end marker is not written, so the file is refused instead of being read as complete.
+    // After a panic, do not write the end marker: the file is then refused, and not read as
+    // complete.
     let _ = guarded("saving a value", || {
-        // SAFETY: the server hands us one of our values.
+        // SAFETY: the server passes one of the module's values.
         let value = unsafe { &*value.cast::<T>() };
         value.save(&mut |chunk| {
             // SAFETY: `rdb` lives during the callback; the bytes are written before the call ends.
@@ -189,7 +192,7 @@ extern "C" fn rdb_load<T: Native>(rdb: *mut raw::RedisModuleIO, version: c_int) 
 
 const TRUNCATED: &str = "it is truncated";
 
-/// Reads a mark; returns true if a chunk follows.
+/// Reads a mark. Returns true if a chunk follows.
 fn read_mark(rdb: *mut raw::RedisModuleIO) -> Result<bool, String> {
     // SAFETY: `rdb` lives during the callback; the mark is used only if there was no error.
     let (mark, failed) = unsafe {
@@ -204,7 +207,7 @@ fn read_mark(rdb: *mut raw::RedisModuleIO) -> Result<bool, String> {
     }
 }
 
-/// Reads a chunk. The server's copy is freed in every case.
+/// Reads a chunk. Always frees the server's copy.
 fn with_chunk(
     rdb: *mut raw::RedisModuleIO,
     load: impl FnOnce(&[u8]) -> Result<(), String>,
@@ -213,7 +216,7 @@ fn with_chunk(
     impl Drop for Buffer {
         fn drop(&mut self) {
             if !self.0.is_null() {
-                // SAFETY: the server's allocator made it, and it is ours to free, once.
+                // SAFETY: the server's allocator made the buffer, and this value frees it once.
                 unsafe { rm!(RedisModule_Free(self.0.cast())) };
             }
         }
@@ -237,7 +240,7 @@ extern "C" fn aof_rewrite<T: Native>(
     value: *mut c_void,
 ) {
     let _ = guarded("rewriting a value", || {
-        // SAFETY: the server hands us one of our values.
+        // SAFETY: the server passes one of the module's values.
         let value = unsafe { &*value.cast::<T>() };
         value.save(&mut |chunk| {
             // SAFETY: `aof` and `key` live during the callback; the format matches the arguments,
@@ -259,14 +262,14 @@ extern "C" fn aof_rewrite<T: Native>(
 
 extern "C" fn digest<T: Native>(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
     let _ = guarded("the digest of a value", || {
-        // SAFETY: the server hands us one of our values; `digest` lives during the callback.
+        // SAFETY: the server passes one of the module's values; `digest` lives during the callback.
         unsafe {
             let value = &*value.cast::<T>();
             // The server combines the elements regardless of their order.
             value.elements(&mut |parts| {
                 for part in parts {
-                    // Each part is preceded by its length, so that different lists of parts have different
-                    // digests.
+                    // Each part has its length before it, so that different lists of parts have
+                    // different digests.
                     rm!(RedisModule_DigestAddLongLong(digest, part.len() as i64));
                     rm!(RedisModule_DigestAddStringBuffer(
                         digest,
@@ -281,9 +284,9 @@ extern "C" fn digest<T: Native>(digest: *mut raw::RedisModuleDigest, value: *mut
 }
 
 extern "C" fn free<T: Native>(value: *mut c_void) {
-    // Runs on any thread of the server.
+    // Any thread of the server may call this.
     let _ = guarded("freeing a value", || {
-        // SAFETY: the server gives back one of our values, made by `Box::into_raw`, once.
+        // SAFETY: the server returns one of the module's values, made by `Box::into_raw`, once.
         drop(unsafe { Box::from_raw(value.cast::<T>()) });
     });
 }
@@ -293,7 +296,7 @@ extern "C" fn mem_usage<T: Native>(
     value: *const c_void,
     _samples: usize,
 ) -> usize {
-    // SAFETY: the server hands us one of our values.
+    // SAFETY: the server passes one of the module's values.
     guarded("the size of a value", || unsafe {
         (*value.cast::<T>()).memory()
     })
@@ -304,9 +307,9 @@ extern "C" fn free_effort<T: Native>(
     _: *mut raw::RedisModuleKeyOptCtx,
     value: *const c_void,
 ) -> usize {
-    // SAFETY: the server hands us one of our values.
+    // SAFETY: the server passes one of the module's values.
     guarded("the effort to free a value", || unsafe {
-        // Zero would mean that the server always frees in the background.
+        // Zero would make the server always free the value in the background.
         (*value.cast::<T>()).free_effort().max(1)
     })
     .unwrap_or(1)
@@ -316,7 +319,7 @@ extern "C" fn copy<T: Native>(
     _: *mut raw::RedisModuleKeyOptCtx,
     value: *const c_void,
 ) -> *mut c_void {
-    // SAFETY: the server hands us one of our values.
+    // SAFETY: the server passes one of the module's values.
     let copied = guarded("copying a value", || unsafe {
         (*value.cast::<T>()).clone()
     });
@@ -327,18 +330,18 @@ extern "C" fn copy<T: Native>(
     }
 }
 
-/// Defragments the value while the server's time lasts; returns 0 when the value is complete.
+/// Defragments the value until the server's time limit. Returns 0 when the value is complete.
 extern "C" fn defrag<T: Native>(
     ctx: *mut raw::RedisModuleDefragCtx,
     _: *mut raw::RedisModuleString,
     value: *mut *mut c_void,
 ) -> c_int {
     guarded("moving a value", || {
-        // SAFETY: main thread; the server passes the location of one of our values, and its allocator moves
-        // allocations as `Mover` requires, because it is the global allocator.
+        // SAFETY: main thread; the server passes the location of one of the module's values, and
+        // its allocator moves allocations as `Mover` requires, because it is the global allocator.
         unsafe {
             let mut cursor = 0;
-            // A cursor exists only if the server resumes a value.
+            // A cursor exists only if the server continues with a value.
             if rm!(RedisModule_DefragCursorGet(ctx, &mut cursor)) != raw::REDISMODULE_OK as c_int {
                 cursor = 0;
             }

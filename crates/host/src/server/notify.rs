@@ -1,14 +1,16 @@
-//! Notifications of changes to keys that the module caches, made by anything but the module itself.
+//! Notifications of changes to cached keys that the module itself did not make.
 //!
-//! The server reports every change of a key, by commands, replication, expiry or eviction. The module marks its own
-//! changes, so that it does not invalidate its own caches.
+//! The server reports every change of a key, by commands, replication, expiry or eviction. The
+//! module marks its own changes, so that these do not invalidate its caches.
 //!
 //! Every event slows down commands that do not concern the module. Therefore `watch` subscribes to
 //! most kinds of events only when they are needed:
 //!
 //! - at the module's first command
-//! - at the first restored key that may belong to the module (from a file, a master, or by `RESTORE`)
-//! - when such a key may exist unnoticed: after an append-only file was loaded, or when a replica becomes a master
+//! - at the first restored key that may belong to the module (from a file, a master, or by
+//!   `RESTORE`)
+//! - when such a key may exist without an event: after an append-only file was loaded, or when a
+//!   replica becomes a master
 
 use std::ffi::CStr;
 use std::os::raw::{c_char, c_int, c_void};
@@ -45,9 +47,9 @@ impl Drop for OwnWrite {
 pub enum Change<'a> {
     /// A key of a database changed.
     Key(c_int, &'a [u8]),
-    /// A database was flushed, or two were swapped: their caches are invalid.
+    /// A database was flushed, or two databases were swapped. Their caches are invalid.
     Databases(&'a [c_int]),
-    /// Every database was flushed, or is being loaded.
+    /// Every database was flushed, or a file is being loaded.
     Everything,
     /// The server became a master or a replica.
     Role,
@@ -55,7 +57,7 @@ pub enum Change<'a> {
 
 /// Returns true if a key changes because the master replicates to this server, another node
 /// migrates the slot to it, or a file is being loaded. These sources also send the module's own
-/// bookkeeping keys. Slower than most handling of a change, so callers check this last.
+/// bookkeeping keys. This check is slower than most others, so callers make it last.
 pub fn is_replicated(ctx: Ctx, key: &[u8]) -> bool {
     if cluster::is_importing(key) {
         return true;
@@ -68,11 +70,11 @@ pub fn is_replicated(ctx: Ctx, key: &[u8]) -> bool {
 /// A listener for changes. It must not change keys.
 #[derive(Clone, Copy)]
 pub struct Listener {
-    /// Returns true if a key with this name can matter. Called for every change of every key of the server, so it must
-    /// be fast.
+    /// Returns true if a change of a key with this name can matter. Called for every change of
+    /// every key of the server, so it must be fast.
     pub cares_for: fn(&[u8]) -> bool,
-    /// Returns true if a key with this name proves the presence of a data set for which changes matter even before the
-    /// module's first command.
+    /// Returns true if a key with this name shows that a data set exists. Changes of its keys
+    /// matter even before the module's first command.
     pub marks: fn(&[u8]) -> bool,
     /// Handles a change.
     pub hear: fn(Ctx, Change<'_>),
@@ -88,7 +90,7 @@ fn next_listener(from: usize, says: impl Fn(&Listener) -> bool) -> Option<(usize
     Some((at, listeners[at]))
 }
 
-/// Calls this listener, and all later listeners for which `says` returns true.
+/// Calls the listener at this position, and all later listeners for which `says` returns true.
 fn tell(
     ctx: Ctx,
     change: Change<'_>,
@@ -117,7 +119,8 @@ extern "C" fn key_changed(
     let ctx = unsafe { Ctx::new(ctx) };
     // SAFETY: the key's name lives during the callback.
     let name = unsafe { string_bytes(key) };
-    // Expiry and eviction can happen during our own writes, but are never ours.
+    // Expiry and eviction can happen during the module's own writes, but the module never causes
+    // them.
     let forced = raw::REDISMODULE_NOTIFY_EXPIRED | raw::REDISMODULE_NOTIFY_EVICTED;
     if !is_watching() && next_listener(0, |listener| (listener.marks)(name)).is_some() {
         watch(ctx);
@@ -129,7 +132,8 @@ extern "C" fn key_changed(
         return raw::REDISMODULE_OK as c_int;
     }
     if cluster::in_cluster() {
-        // SAFETY: a name that the server ended with a null byte, alive during the callback.
+        // SAFETY: the server terminates the name with a null byte, and it lives during the
+        // callback.
         cluster::note_event(unsafe { CStr::from_ptr(event) }, name);
     }
     let cares = |listener: &Listener| (listener.cares_for)(name);
@@ -166,9 +170,9 @@ extern "C" fn server_event(
         }
         cluster::note_all_changed();
         if event.id == cluster::SLOTS_MOVE.id {
-            // Each key that is added or deleted with a slot also causes its own event.
+            // The server also sends an event for each key that is added or deleted with a slot.
             watch(ctx);
-            // SAFETY: this event's data is this structure, alive during the callback.
+            // SAFETY: the data of this event is this structure, which lives during the callback.
             unsafe { cluster::note_move(subevent, data.cast()) };
             return;
         }
@@ -176,7 +180,8 @@ extern "C" fn server_event(
         let change = match event.id {
             raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED => Change::Role,
             raw::REDISMODULE_EVENT_FLUSHDB => {
-                // SAFETY: this event's data is this structure, alive during the callback.
+                // SAFETY: the data of this event is this structure, which lives during the
+                // callback.
                 let flushed = unsafe { &*data.cast::<raw::RedisModuleFlushInfo>() };
                 databases[0] = flushed.dbnum;
                 match flushed.dbnum {
@@ -217,7 +222,7 @@ fn is_watching() -> bool {
 /// 8.4). Other servers report these keys as deleted.
 fn key_trimmed() -> c_int {
     const KEY_TRIMMED: c_int = 1 << 17;
-    // SAFETY: main thread; only returns a number.
+    // SAFETY: main thread; the call only returns a number.
     unsafe { rm!(RedisModule_GetKeyspaceNotificationFlagsAll()) & KEY_TRIMMED }
 }
 
@@ -254,7 +259,8 @@ fn has_keys(ctx: Ctx) -> bool {
     found
 }
 
-/// Subscribes to the events needed before the first command, and to all events if data exist already.
+/// Subscribes to the events that are needed before the first command, or to all events if data
+/// exist already.
 ///
 /// # Safety
 /// Called once, with the context of the module's load.

@@ -1,4 +1,4 @@
-//! Registry of a family's caches, one per database and prefix.
+//! The registry of a family's caches: one cache per database and prefix.
 
 use std::cell::RefMut;
 use std::os::raw::c_int;
@@ -13,11 +13,11 @@ use super::notify::Change;
 use super::scope::{Names, is_in, names, scope};
 use crate::names::Lengths;
 
-/// Maximum number of cached data sets; above it, caches that are not in use are evicted.
+/// Maximum number of cached data sets. Above it, caches that are not in use are evicted.
 const MAX_CACHED: usize = 4096;
 
-/// Cache of a data set. Each event method returns true if the cache stays valid; by default it is dropped and read
-/// again.
+/// The cache of a data set. Each event method returns true if the cache stays valid. By default,
+/// the cache is dropped and read again.
 pub trait Cached: Sized {
     /// Returns true if the cache is in use and must not be evicted.
     fn is_in_use(&self) -> bool {
@@ -29,8 +29,8 @@ pub trait Cached: Sized {
         true
     }
 
-    /// Handles a panic, or a change while the cache was in use. Nothing that was read can be
-    /// trusted.
+    /// Handles a panic, or a change while the cache was in use. The cached data cannot be trusted
+    /// any more.
     fn invalidate(&mut self) -> bool {
         false
     }
@@ -49,7 +49,7 @@ pub trait Cached: Sized {
 /// Caches of all data sets of one kind.
 pub struct Registry<C> {
     scopes: MainThread<Scopes<C>>,
-    /// Set if something changed while the registry was borrowed.
+    /// True if a change arrived while the registry was borrowed.
     invalid: AtomicBool,
     /// Metric that shows the number of data sets.
     shown: &'static Metric,
@@ -73,7 +73,7 @@ impl<C> Scopes<C> {
         self.by_scope.is_empty()
     }
 
-    /// Evicts the cache of a scope.
+    /// Drops the cache of a scope.
     pub fn evict(&mut self, db: c_int, prefix: &[u8]) {
         self.by_scope.remove(&scope(db, prefix)[..]);
     }
@@ -87,7 +87,7 @@ impl<C> Scopes<C> {
 }
 
 impl<C: Cached> Registry<C> {
-    /// Creates an empty registry; for a `static`.
+    /// Creates an empty registry, for a `static`.
     pub const fn new(shown: &'static Metric) -> Registry<C> {
         Registry {
             scopes: MainThread::new(Scopes {
@@ -100,7 +100,7 @@ impl<C: Cached> Registry<C> {
         }
     }
 
-    /// Borrows all caches. No rule may run while they are borrowed.
+    /// Borrows all caches. Do not run rules while they are borrowed.
     ///
     /// # Panics
     /// Panics if they are already borrowed.
@@ -113,8 +113,9 @@ impl<C: Cached> Registry<C> {
         &self.lengths
     }
 
-    /// Calls `act` with the cache of a scope, which `open` creates if necessary. Returns `None` if a callback arrived
-    /// while the registry was borrowed. A failed call caches nothing: a user without permission cannot cause evictions.
+    /// Calls `act` with the cache of a scope, which `open` creates if necessary. Returns `None` if
+    /// a callback arrived while the registry was borrowed. A failed call caches nothing, so that a
+    /// user without permission cannot cause evictions.
     pub fn with<T, E>(
         &self,
         (db, prefix): (c_int, &[u8]),
@@ -148,7 +149,8 @@ impl<C: Cached> Registry<C> {
         }))
     }
 
-    /// Returns the names of the first data sets; empty while the registry is borrowed.
+    /// Returns the names of the first data sets. Returns an empty list while the registry is
+    /// borrowed.
     pub fn names(&self) -> Names {
         let scopes = self.scopes.try_borrow();
         scopes.map_or_else(Names::new, |scopes| {
@@ -156,7 +158,7 @@ impl<C: Cached> Registry<C> {
         })
     }
 
-    /// Passes a change on to the caches; `on_key` handles changes of single keys.
+    /// Passes a change on to the caches. `on_key` handles changes of single keys.
     pub fn on_change(&self, change: Change<'_>, on_key: impl FnOnce(&mut Scopes<C>, c_int, &[u8])) {
         let Some(mut scopes) = self.scopes.try_borrow() else {
             self.invalid.store(true, Relaxed);

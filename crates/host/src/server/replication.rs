@@ -1,17 +1,17 @@
-//! Decides if changes must be propagated: to replicas and the append-only file as commands, to clients and other
-//! modules as keyspace events.
+//! Decides if changes must be sent to recipients: as commands to replicas and the append-only file,
+//! and as keyspace events to clients and other modules.
 //!
-//! The server builds the command for a replicated change before it checks if there is any
-//! recipient. That takes a third of a microsecond, and a step of a frontier makes three to five
-//! changes. For keyspace events, the server creates a client and a context for each subscribed
-//! module, including this one, which takes half as long. Therefore this module caches whether there
-//! are recipients, for as long as the answer is certain.
+//! The server builds the command for a replicated change before it checks for recipients. This
+//! takes a third of a microsecond, and a step of a frontier makes three to five changes. For
+//! keyspace events, the server creates a client and a context for each subscribed module, including
+//! this one, which takes half as long. Therefore this module caches the answer to the question if
+//! there are recipients, for as long as the answer is certain.
 //!
-//! The answer for commands is certain until the server forks, changes its role or configuration,
-//! or loads a file. A new replica or append-only file gets earlier writes from a process that the
+//! The answer for commands is certain until the server forks, changes its role or configuration, or
+//! loads a file. A new replica or append-only file gets earlier writes from a process that the
 //! server forks, and all later writes as commands. A replica that reconnects can only resume if the
-//! server kept a backlog, and a server that keeps a backlog counts as one with replicas. In a
-//! cluster everything is propagated, because slots can migrate to other nodes without these events.
+//! server kept a backlog, and a server with a backlog is treated like a server with replicas. In a
+//! cluster, all changes are sent, because slots can migrate to other nodes without these events.
 //!
 //! The answer for keyspace events is certain until the configuration changes or a module is loaded
 //! or unloaded.
@@ -28,7 +28,7 @@ const UNKNOWN: u8 = 0;
 const NO_LISTENERS: u8 = 1;
 const LISTENERS: u8 = 2;
 
-/// Cached answer: listeners exist, do not exist, or unknown.
+/// Cached answer: listeners exist, listeners do not exist, or unknown.
 struct Listening(AtomicU8);
 
 impl Listening {
@@ -63,7 +63,7 @@ pub(crate) fn has_event_listeners(ctx: Ctx) -> bool {
     TO_EVENTS.get(|| {
         let kinds = CallReply::of(ctx, c"CONFIG", &[b"GET", b"notify-keyspace-events"]);
         let modules = CallReply::of(ctx, c"MODULE", &[b"LIST"]);
-        // When in doubt, assume a listener.
+        // If unsure, assume that there is a listener.
         kinds.and_then(|kinds| kinds.element(1)).as_deref() != Some(b"")
             || modules.is_none_or(|all| all.child(0).is_none() || all.child(1).is_some())
     })
@@ -85,7 +85,8 @@ pub(crate) fn replicate(ctx: Ctx, replicate: impl FnOnce()) {
     if is_heard() {
         return replicate();
     }
-    // SAFETY: main thread, live context of a command. Without a recipient nothing is sent, but the change is counted.
+    // SAFETY: main thread, live context of a command. Without a recipient, nothing is sent, but the
+    // change is counted.
     unsafe { rm!(RedisModule_ReplicateVerbatim(ctx.raw())) };
 }
 
@@ -100,7 +101,7 @@ extern "C" fn changed(_: RawCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_voi
     invalidate();
 }
 
-/// Subscribes to events of forks and replicas; `notify` passes on the other relevant events.
+/// Subscribes to events about forks and replicas. `notify` passes on the other relevant events.
 ///
 /// # Safety
 /// Called once, with the context of the module's load.

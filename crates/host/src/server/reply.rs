@@ -1,4 +1,4 @@
-//! Sending of replies.
+//! Sends replies to clients.
 
 use std::os::raw::c_long;
 
@@ -17,7 +17,7 @@ pub(crate) fn send_outcome(ctx: Ctx, outcome: &Outcome) {
     }
 }
 
-/// Sends an error; the text is converted to fit an error line.
+/// Sends an error. Characters that an error line cannot contain are replaced.
 pub(crate) fn send_error(ctx: Ctx, text: &str) {
     let text = c_string(text);
     // SAFETY: main thread, live context.
@@ -41,7 +41,8 @@ pub fn send(ctx: Ctx, reply: &Reply) {
             }
         }
         Reply::Map(entries) => {
-            // SAFETY: main thread, live context; as many pairs follow. A flat array in RESP2.
+            // SAFETY: main thread, live context; as many pairs follow. RESP2 clients get a flat
+            // array.
             unsafe { rm!(RedisModule_ReplyWithMap(ctx.raw(), entries.len() as c_long)) };
             for (key, value) in entries {
                 send(ctx, key);
@@ -75,7 +76,7 @@ pub fn send_bulk(ctx: Ctx, bytes: &[u8]) {
     };
 }
 
-/// Starts an array; exactly `len` elements must follow.
+/// Starts an array. Exactly `len` elements must follow.
 pub fn send_array(ctx: Ctx, len: usize) {
     // SAFETY: main thread, live context.
     unsafe { rm!(RedisModule_ReplyWithArray(ctx.raw(), len as c_long)) };

@@ -1,4 +1,4 @@
-//! Scopes: a database and a prefix as one lookup key for caches of indexes and frontiers.
+//! Scopes: a database and a prefix in one key, for caches of indexes and frontiers.
 
 use std::os::raw::c_int;
 
@@ -8,8 +8,9 @@ use super::api::{Ctx, RmString, rm};
 use super::cluster;
 use super::keyspace::RedisKeyspace;
 
-/// Lookup key made of the number of the database (four bytes) and the prefix. It is never empty: comparing empty slices
-/// reads from a dangling address, which is slow on some processors, and the empty prefix is the most common one.
+/// A lookup key that consists of the number of the database (four bytes) and the prefix. It is
+/// never empty: comparing empty slices reads from a dangling address, which is slow on some
+/// processors, and the most common prefix is empty.
 pub(crate) type Scope = SmallVec<[u8; 64]>;
 
 /// Returns the scope of a prefix in a database.
@@ -31,7 +32,7 @@ pub fn split(scope: &[u8]) -> (c_int, &[u8]) {
     (c_int::from_ne_bytes(db), prefix)
 }
 
-/// Maximum number of data sets of one kind that are listed.
+/// Maximum number of data sets of one kind in a list.
 const MAX_NAMED: usize = 64;
 
 /// Names of data sets, sorted: the database, and the prefix or key.
@@ -49,8 +50,8 @@ pub fn names<'a>(scopes: impl Iterator<Item = &'a [u8]>) -> Names {
     scopes.into_iter().map(owned).collect()
 }
 
-/// Calls `act` with the keys of a scope, outside of a command, on a master. `act` also gets the
-/// result of the cluster check, which is an error if some keys are not on this node.
+/// Calls `act` with the keys of a scope, outside of a command. Only for masters. `act` also gets
+/// the result of the cluster check, which is an error if some keys are not on this node.
 pub fn visit<T>(
     ctx: Ctx,
     scope: &[u8],

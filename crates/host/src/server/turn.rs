@@ -1,6 +1,7 @@
-//! Internal command for writes that no client requested: a slice of a job, or the work of an alarm.
+//! An internal command for writes that no client requested: a slice of a job, or the actions of an
+//! alarm.
 //!
-//! Everything written in one call is replicated as one transaction.
+//! All writes of one call are replicated as one transaction.
 
 use std::os::raw::c_int;
 
@@ -13,7 +14,7 @@ use crate::reply::Reply;
 
 struct Turn {
     ctx: Ctx,
-    /// Work of the internal command; `None` when a client calls it.
+    /// The function that the internal command runs; `None` if a client calls the command.
     work: Option<fn(Ctx)>,
 }
 
@@ -22,7 +23,7 @@ static TURN: MainThread<Turn> = MainThread::new(Turn {
     work: None,
 });
 
-/// Delay until the next attempt while writing is forbidden, in milliseconds.
+/// Delay before the next attempt while writes are forbidden, in milliseconds.
 pub(super) const LATER_MS: u64 = 5;
 
 /// Returns the module's detached context.
@@ -30,16 +31,17 @@ pub(super) fn ctx() -> Ctx {
     TURN.borrow().ctx
 }
 
-/// Returns true if work without a client must wait.
+/// Returns true if writes that no client requested must wait.
 pub(super) fn must_wait() -> bool {
     avoid_writing() || in_the_middle()
 }
 
-/// Runs this work in the internal command, so that everything written in it is replicated as one transaction.
+/// Runs this function in the internal command, so that all its writes are replicated as one
+/// transaction.
 pub(super) fn take(work: fn(Ctx)) {
     let ctx = ctx();
     TURN.borrow().work = Some(work);
-    // SAFETY: main thread, our detached context; `!` replicates what is written.
+    // SAFETY: main thread, the module's detached context; `!` replicates the writes.
     unsafe {
         let reply = rm!(RedisModule_Call(
             ctx.raw(),
@@ -53,15 +55,16 @@ pub(super) fn take(work: fn(Ctx)) {
     TURN.borrow().work = None;
 }
 
-/// Returns true while the server forbids writes by modules: during a failover, or while writes are paused. Must be
-/// checked before every write outside of a client's command, because the server aborts otherwise.
+/// Returns true while the server forbids writes by modules: during a failover, or while writes are
+/// paused. Check this before every write outside of a client's command: otherwise the server
+/// aborts.
 pub fn avoid_writing() -> bool {
     // SAFETY: main thread.
     unsafe { rm!(RedisModule_AvoidReplicaTraffic()) != 0 }
 }
 
-/// Returns true if the event loop runs nested inside another operation: while a slow script runs or a file is loaded,
-/// the server serves its descriptors, but no timers.
+/// Returns true if the event loop runs inside another operation. While a slow script runs or a file
+/// is loaded, the server handles file descriptors, but no timers.
 fn in_the_middle() -> bool {
     let busy = raw::REDISMODULE_CTX_FLAGS_LUA
         | raw::REDISMODULE_CTX_FLAGS_MULTI

@@ -1,10 +1,10 @@
 //! Worker threads that run commands while their clients are blocked.
 //!
-//! Work gets all its input when it is submitted, because keys belong to the main thread. The worker
-//! thread also builds the reply, so that a long reply delays no other client; the main thread only
-//! passes it on. Threads work in turns: if other work waits, the current work is put back after a
-//! piece. In addition to the threads for all work, one thread serves light work only, so that light
-//! work never waits for a long piece.
+//! A task gets all its input when it is submitted, because only the main thread may read keys. The
+//! worker thread also builds the reply, so that a long reply delays no other client; the main
+//! thread only passes it on. Threads work in turns: if other tasks are waiting, the current task
+//! returns to the queue after a turn. In addition to the threads for all tasks, one thread runs
+//! only light tasks, so that these never wait for a long turn.
 
 use std::os::raw::{c_int, c_void};
 use std::ptr;
@@ -22,24 +22,25 @@ use super::main_thread::MainThread;
 use super::reply::{Outcome, send_outcome};
 use crate::turns::{Next, Taken, Turn, Turns};
 
-/// Maximum number of threads, not counting the one for light work.
+/// Maximum number of threads, excluding the thread for light tasks.
 const THREADS: usize = 4;
 
-/// Duration of a turn while other work waits, in microseconds of CPU time. An uninterruptible operation may
-/// extend a turn.
+/// Duration of a turn while other tasks are waiting, in microseconds of CPU time. An operation that
+/// cannot be interrupted may extend a turn.
 const PIECE_US: u64 = 2_000;
 
-/// Limits of a piece of work.
+/// Limits of a task.
 #[derive(Clone, Copy)]
 pub struct Terms {
-    /// True if the work is known to be short in total, so that it need not wait for long pieces of other work.
+    /// True if the task is known to be short in total, so that it need not wait for long turns of
+    /// other tasks.
     pub light: bool,
     /// Maximum CPU time, in milliseconds.
     pub most_ms: u64,
 }
 
 impl Terms {
-    /// Returns the terms of work that may take long.
+    /// Returns the limits of a task that may take long.
     pub fn heavy(most_ms: u64) -> Terms {
         Terms {
             light: false,
@@ -48,12 +49,13 @@ impl Terms {
     }
 }
 
-/// Work for another thread, called with the arguments held for it. It is called again until it
-/// returns an outcome, and pauses when its turn ends.
+/// A task for another thread. It is called with the arguments that are kept for it, again and again
+/// until it returns an outcome, and pauses when its turn ends.
 type Work = Box<dyn FnMut(&[&[u8]], &mut dyn Turn) -> Option<Outcome> + Send>;
 
-/// Arguments of a command that a thread reads. Their allocations are already shrunk to fit, so the server does not move
-/// the bytes while a reference is held. The references are released on the main thread, which manages the counts.
+/// Arguments of a command that a thread reads. Their unused memory is already freed, so the server
+/// does not move the bytes while a reference exists. The main thread releases the references,
+/// because it manages their counts.
 struct Held(Vec<RmString>);
 
 // SAFETY: other threads only read the bytes, which do not move while the `RmString` lives; the reference
@@ -66,35 +68,36 @@ impl Held {
     }
 }
 
-/// A job for a thread, pending or done.
+/// A task in the queue of the threads, waiting or done.
 struct Order {
-    /// Dropped, with everything that it holds, once it is done.
+    /// The task. It is dropped with all its data when it is done.
     work: Option<Work>,
     arguments: Held,
     client: *mut raw::RedisModuleBlockedClient,
-    /// Context in which the reply is built.
+    /// Context in which the thread builds the reply.
     ctx: Ctx,
     stop: Arc<AtomicBool>,
     /// Maximum CPU time, in microseconds.
     most_us: u64,
 }
 
-// SAFETY: the work is `Send`. Client and context are used by one thread at a time: the module API lets a thread build
-// the reply of a client that it holds blocked, and everything else happens on the main thread.
+// SAFETY: the work is `Send`. Client and context are used by one thread at a time: the module API
+// lets a thread build the reply of a client that it holds blocked, and all other uses happen on the
+// main thread.
 unsafe impl Send for Order {}
 
-/// Counts of the threads of one kind.
+/// Numbers of threads of one kind.
 struct Threads {
     /// Number of threads.
     count: usize,
-    /// Number of threads that wait for work.
+    /// Number of threads that are waiting for a task.
     idle: usize,
 }
 
-/// Queue of orders, and the threads that serve it.
+/// The queue of orders, and the threads that take orders from it.
 struct Pool {
     orders: Turns<Order>,
-    /// Threads for all work, and threads for light work only.
+    /// Threads for all tasks, and threads for light tasks only.
     threads: [Threads; 2],
 }
 
@@ -102,25 +105,25 @@ static POOL: Mutex<Pool> = Mutex::new(Pool {
     orders: Turns::new(),
     threads: [const { Threads { count: 0, idle: 0 } }; 2],
 });
-/// Number of orders that wait for a turn. An atomic instead of a lock, because every check of a
-/// turn reads it.
+/// Number of orders that are waiting for a turn. Atomic and not behind a lock, because every check
+/// of a turn reads it.
 static WAIT_FOR_A_TURN: AtomicUsize = AtomicUsize::new(0);
-/// Wakes threads for all work, and threads for light work only.
+/// Wakes threads for all tasks, and threads for light tasks only.
 static COMING: [Condvar; 2] = [const { Condvar::new() }; 2];
-/// Blocked clients by address, each with the flag that stops its work.
+/// Blocked clients by address, each with the flag that stops its task.
 static WAITING: MainThread<FxHashMap<usize, Arc<AtomicBool>>> =
     MainThread::new(FxHashMap::with_hasher(FxBuildHasher));
-/// Completed orders whose reply is not passed on yet.
+/// Completed orders whose reply was not passed on yet.
 static DONE: Mutex<Vec<Order>> = Mutex::new(Vec::new());
-/// Descriptor that tells the event loop about completed orders.
+/// Descriptor that wakes the event loop when orders are complete.
 static EVENT: AtomicI32 = AtomicI32::new(-1);
 
-/// Submits work for the client of `ctx`, with arguments of its command. The caller must not read
-/// the bytes of these arguments afterwards. For a client that cannot be blocked (`MULTI`, scripts),
-/// the work runs at once.
+/// Submits a task for the client of `ctx`, with arguments of its command. The caller must not read
+/// the bytes of these arguments afterwards. If the client cannot be blocked (`MULTI`, scripts),
+/// runs the task immediately.
 ///
 /// # Errors
-/// The error reply of work that ran at once.
+/// The error reply of a task that ran immediately.
 pub fn submit(
     ctx: Ctx,
     arguments: Vec<RmString>,
@@ -132,7 +135,7 @@ pub fn submit(
         let (bytes, mut turn) = (arguments.bytes(), Share::at_once(terms));
         return to_the_end(|| work(&bytes, &mut turn)).map(Answer::Reply);
     }
-    // SAFETY: the caller does nothing after this but answer.
+    // SAFETY: after this, the caller only sends the reply.
     let trimmed = |argument: RmString| unsafe { argument.trimmed() };
     let arguments = Held(arguments.into_iter().map(trimmed).collect());
     let stop = Arc::new(AtomicBool::new(false));
@@ -155,7 +158,7 @@ pub fn submit(
     let mut pool = Pool::lock();
     pool.start_threads(terms.light);
     if pool.threads[0].count == 0 {
-        // No thread could be started, so the work runs here.
+        // No thread could be started, so run the task here.
         drop(pool);
         let (mut order, mut turn) = (order, Share::at_once(terms));
         while !do_turn(&mut order, &mut turn) {}
@@ -166,7 +169,7 @@ pub fn submit(
     Ok(Answer::Sent)
 }
 
-/// Converts work that runs in a single turn for [`submit`].
+/// Converts a task that runs in a single turn for [`submit`].
 pub fn in_one_turn(
     work: impl FnOnce(&[&[u8]]) -> Outcome + Send + 'static,
 ) -> impl FnMut(&[&[u8]], &mut dyn Turn) -> Option<Outcome> + Send + 'static {
@@ -211,7 +214,7 @@ impl Pool {
     }
 }
 
-/// Takes the order whose turn it is; blocks until there is one.
+/// Takes the order whose turn it is. Blocks until there is one.
 fn next_order(kind: usize) -> Taken<Order> {
     let mut pool = Pool::lock();
     loop {
@@ -227,13 +230,13 @@ fn next_order(kind: usize) -> Taken<Order> {
     }
 }
 
-/// A turn of an order, measured in CPU time of the thread.
+/// A turn of an order, measured in CPU time of its thread.
 struct Share {
     began_us: u64,
     /// CPU time left for the order.
     left_us: u64,
     stop: Arc<AtomicBool>,
-    /// True if the turn ends when other orders wait.
+    /// True if the turn ends when other orders are waiting.
     in_turn: bool,
 }
 
@@ -247,7 +250,7 @@ impl Share {
         }
     }
 
-    /// Creates a turn for work that runs at once.
+    /// Creates a turn for a task that runs immediately.
     fn at_once(terms: Terms) -> Share {
         Share {
             began_us: processor_us(),
@@ -306,11 +309,12 @@ fn work_off(kind: usize) {
     }
 }
 
-/// Gives an order a turn; returns true if the order is done.
+/// Gives an order a turn. Returns true if the order is done.
 fn do_turn(order: &mut Order, turn: &mut dyn Turn) -> bool {
-    // If the client disconnected while it waited for a turn, the work is not called at all.
+    // If the client disconnected while the order was waiting, the task is not called at all.
     let no_more = order.stop.load(Relaxed);
-    // SAFETY: the client is blocked; the server lets any thread measure and reply for it.
+    // SAFETY: the client is blocked, and the server allows any thread to measure time and build the
+    // reply for it.
     unsafe { rm!(RedisModule_BlockedClientMeasureTimeStart(order.client)) };
     let outcome = guarded("work on another thread", || {
         let work = order.work.as_mut().filter(|_| !no_more)?;
@@ -332,7 +336,8 @@ fn do_turn(order: &mut Order, turn: &mut dyn Turn) -> bool {
     true
 }
 
-/// Starts a thread and returns false if that fails. Signals are blocked in it: the main thread handles them.
+/// Starts a thread. Returns false if that fails. The thread blocks all signals, because the main
+/// thread handles them.
 fn start(what: impl FnOnce() + Send + 'static) -> bool {
     // SAFETY: plain calls on local signal sets; the mask is restored.
     unsafe {
@@ -351,8 +356,8 @@ fn start(what: impl FnOnce() + Send + 'static) -> bool {
 /// Unblocks the client, which then receives the reply.
 fn pass_on(order: Order) {
     WAITING.borrow().remove(&(order.client as usize));
-    // SAFETY: main thread; created in `submit`, released once. The server keeps the blocked client of a closed
-    // connection until now.
+    // SAFETY: main thread; created in `submit`, released once. The server keeps the blocked client
+    // of a closed connection until this call.
     unsafe {
         rm!(RedisModule_FreeThreadSafeContext(order.ctx.raw()));
         rm!(RedisModule_UnblockClient(order.client, ptr::null_mut()));
@@ -375,9 +380,9 @@ extern "C" fn done(bell: c_int, _: *mut c_void, _: c_int) {
     });
 }
 
-/// Drops a value on a separate thread, for values that take long to drop.
+/// Drops a value on a separate thread, because dropping it takes long.
 pub fn drop_away<T: Send + 'static>(what: T) {
-    // If no thread can be started, the value is dropped on this thread.
+    // If no thread can be started, the value is dropped here.
     start(move || drop(what));
 }
 

@@ -1,4 +1,4 @@
-//! Hashes: access to single fields and to several fields at once.
+//! Hashes: reads and writes single fields, and several fields in one call.
 //!
 //! Consecutive writes to fields of one hash are replicated as one `HSET` or `HDEL`.
 
@@ -21,7 +21,7 @@ const REPLICATED_FIELDS: usize = 512;
 /// Maximum number of fields read in one call.
 pub(super) const MANY_FIELDS: usize = 6;
 
-/// `REDISMODULE_HASH_DELETE`: the value that means deletion.
+/// `REDISMODULE_HASH_DELETE`: the value that deletes a field.
 const HASH_DELETE: *mut raw::RedisModuleString = ptr::without_provenance_mut(1);
 
 /// Hash fields that are written but not replicated yet.
@@ -29,8 +29,8 @@ pub(super) struct Pending {
     key: RmString,
     handle: OpenKey,
     deletes: bool,
-    /// Arguments to replicate: alternating fields and values for `HSET`, or fields for `HDEL`.
-    /// Empty if there is no replica and no append-only file.
+    /// Arguments of the replicated command: alternating fields and values for `HSET`, or fields for
+    /// `HDEL`. Empty if there is no replica and no append-only file.
     arguments: Vec<RmString>,
     is_heard: bool,
     is_changed: bool,
@@ -71,7 +71,7 @@ impl RedisKeyspace {
         Ok(self.pending.as_mut().expect("just made"))
     }
 
-    /// Replicates the fields written so far, and sends keyspace events.
+    /// Replicates the fields written since the last call, and sends keyspace events.
     pub(super) fn replicate_fields(&mut self) {
         let Some(pending) = self.pending.take() else {
             return;
@@ -97,7 +97,8 @@ impl RedisKeyspace {
         cached(&mut self.last_value, bytes)
     }
 
-    /// Returns the field string for `bytes`; callers mostly look for the same hash in several keys in turn.
+    /// Returns the field string for `bytes`. Callers often look up the same hash in several keys
+    /// one after the other, so the last string is reused.
     pub(super) fn field_string(&mut self, bytes: &[u8]) -> RmString {
         match &self.last_field {
             Some(last) if last.as_ref() == bytes => return last.clone(),
@@ -131,8 +132,8 @@ impl RedisKeyspace {
                 *name = field.raw();
             }
             let [a, b, c, d, e, f] = &mut values;
-            // SAFETY: main thread, open hash; fields and out-parameters in pairs, ended by null,
-            // and the first null field ends them too.
+            // SAFETY: main thread, open hash; fields and out-parameters in pairs, ended by null.
+            // The first null field also ends the list.
             unsafe {
                 rm!(RedisModule_HashGet(
                     handle,
@@ -153,7 +154,7 @@ impl RedisKeyspace {
                 ));
             }
         }
-        // SAFETY: the values that the server gave are the caller's.
+        // SAFETY: the caller owns the values that the server returned.
         Ok(std::array::from_fn(|i| unsafe {
             (!values[i].is_null()).then(|| RmString::from_owned(values[i]))
         }))
@@ -179,8 +180,8 @@ impl RedisKeyspace {
         Ok(there != 0)
     }
 
-    /// Sets a field according to `flags`, and queues it for replication if it was set; returns the server's
-    /// count.
+    /// Sets a field according to `flags`, and queues it for replication if it was set. Returns the
+    /// server's count.
     pub(super) fn set_field(
         &mut self,
         key: &RmString,
@@ -209,8 +210,8 @@ impl RedisKeyspace {
             set[i] = value.raw();
         }
         let pending = self.write(key, false)?;
-        // SAFETY: main thread, hash open for writing; fields and values in pairs, ended by null, and
-        // the first null field ends them too.
+        // SAFETY: main thread, hash open for writing; fields and values in pairs, ended by null.
+        // The first null field also ends the list.
         unsafe {
             rm!(RedisModule_HashSet(
                 pending.handle.raw(),
@@ -237,7 +238,8 @@ impl RedisKeyspace {
         Ok(())
     }
 
-    /// Closes read handles of a key that may be new: a handle opened while the key was missing does not see it.
+    /// Closes read handles of a key that may be new: a handle that was opened while the key was
+    /// missing does not see the new value.
     fn see_new(&mut self, key: &RmString) {
         if self.open.iter().any(|(_, open)| open.is_null()) {
             self.open
@@ -297,11 +299,11 @@ impl RedisKeyspace {
         if !self.has_field(key, field)? {
             return Ok(false);
         }
-        // Deleting the last field deletes the key, so no other handle may stay open.
+        // Deleting the last field deletes the key, so no other handle of the key may stay open.
         self.close_reads(key);
         let field = self.field_string(field);
         let pending = self.write(key, true)?;
-        // SAFETY: as in `put_field`, with the value that means deletion.
+        // SAFETY: as in `put_field`, with the value that deletes a field.
         unsafe {
             rm!(RedisModule_HashSet(
                 pending.handle.raw(),
@@ -319,7 +321,7 @@ impl RedisKeyspace {
 /// Returns the value of a field of an open hash.
 fn field_of(handle: *mut raw::RedisModuleKey, field: &RmString) -> Option<RmString> {
     let mut value: *mut raw::RedisModuleString = ptr::null_mut();
-    // SAFETY: main thread, open hash or nothing yet; field and out-parameter in pairs, ended by null.
+    // SAFETY: main thread, open hash or null; field and out-parameter in pairs, ended by null.
     unsafe {
         rm!(RedisModule_HashGet(
             handle,

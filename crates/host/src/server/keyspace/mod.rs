@@ -1,8 +1,9 @@
 //! Implementation of [`Keyspace`] on the keys of a Redis database.
 //!
-//! Hashes and queues (`hashes`, `queues`) use the raw key API; sets use commands, because they have no raw API. Every
-//! write is replicated as the plain command with the same effect, and consecutive fields of one hash as one `HSET` or
-//! `HDEL`. So a replica or an append-only file needs no module.
+//! Hashes and queues (`hashes`, `queues`) use the raw key API; sets use commands, because they have
+//! no raw API. Every write is replicated as the plain command with the same effect, and consecutive
+//! fields of one hash as one `HSET` or `HDEL`. Therefore replicas and append-only files need no
+//! module.
 
 mod hashes;
 mod native;
@@ -34,17 +35,18 @@ pub struct RedisKeyspace {
     ctx: Ctx,
     open: SmallVec<[(RmString, OpenKey); OPEN_KEYS]>,
     pending: Option<Pending>,
-    /// Changes of a native value that are not replicated yet; never set together with `pending`.
+    /// Changes of a native value that are not replicated yet. Never set together with `pending`.
     gathered: Option<native::Gathered>,
     last_value: Option<RmString>,
     last_field: Option<RmString>,
-    /// Fields that are likely to be requested next, in this order: from the last scan, or from `offer_fields`.
+    /// Fields that will probably be requested next, in this order: from the last scan, or from
+    /// `offer_fields`.
     expected: VecDeque<RmString>,
     reader: Option<Reader>,
 }
 
-/// Returns true for bookkeeping keys of the module, given by their name after the prefix. Every
-/// user of a command may read them.
+/// Returns true if a key is bookkeeping, which every command may read without a permission of the
+/// user. The argument is the key's name after the prefix.
 pub(crate) type Exempt = fn(&[u8]) -> bool;
 
 /// User whose permissions apply to reads.
@@ -53,7 +55,7 @@ struct Reader {
     /// Length of the common prefix of all keys.
     prefix: usize,
     exempt: Exempt,
-    /// Pair of keys: a user who may read the second key may also read the first.
+    /// Two keys: a user with permission to read the second key may also read the first.
     stands_for: Option<(RmString, RmString)>,
 }
 
@@ -78,9 +80,10 @@ impl RedisKeyspace {
         RedisKeyspace::new(self.ctx)
     }
 
-    /// Refuses every read of a key that this user may not read, except for exempt keys with this prefix. Only for work
-    /// that does not write: a refusal half-way through a write would leave half of it. For the first key of
-    /// `stands_for`, the permission to read the second key is checked.
+    /// Refuses every read of a key that this user may not read, except for exempt keys with this
+    /// prefix. Use it only for operations that do not write: a refusal in the middle would leave a
+    /// partial change. For the first key of `stands_for`, the permission to read the second key is
+    /// checked instead.
     pub fn read_as(
         &mut self,
         user: User,
@@ -96,20 +99,21 @@ impl RedisKeyspace {
         });
     }
 
-    /// Replicates all writes so far, and sends keyspace events.
+    /// Replicates all writes since the last call, and sends keyspace events.
     pub fn flush(&mut self) {
         self.replicate_gathered();
         self.replicate_fields();
     }
 
-    /// Replicates all writes so far and closes every key, because other code may change the keys from now on.
+    /// Replicates all pending writes and closes every key, because other code may change the keys
+    /// after this call.
     pub fn release(&mut self) {
         self.flush();
         self.open.clear();
     }
 
-    /// Offers strings for fields that are likely to be requested next, in this order. Arguments are
-    /// already server strings, so they can be reused.
+    /// Offers strings for fields that will probably be requested next, in this order. Arguments are
+    /// server strings already, so they can be reused.
     pub fn offer_fields(&mut self, mut fields: impl Iterator<Item = RmString>) {
         self.last_field = fields.next();
         self.expected.clear();
@@ -247,7 +251,8 @@ impl Keyspace for RedisKeyspace {
     }
 
     fn memory(&mut self, key: &RmString) -> u64 {
-        // An existence check costs a tenth of a command, and most keys that an index can have are missing.
+        // An existence check takes a tenth of the time of a command, and most keys that an index
+        // can have are missing.
         if !self.exists(key) {
             return 0;
         }
@@ -297,7 +302,7 @@ impl Keyspace for RedisKeyspace {
     }
 
     fn hash_set(&mut self, key: &RmString, field: &[u8], value: &[u8]) -> Result<bool> {
-        // Without a flag the server returns the number of fields that existed before.
+        // Without a flag, the server returns the number of fields that existed before the call.
         Ok(self.set_field(key, field, value, raw::REDISMODULE_HASH_NONE)? == 0)
     }
 

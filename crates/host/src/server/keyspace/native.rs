@@ -1,4 +1,4 @@
-//! Native values, as commands use them.
+//! Native values, as commands read and change them.
 
 use std::ffi::CStr;
 use std::os::raw::{c_int, c_void};
@@ -21,8 +21,8 @@ pub struct Replicated<'a> {
 
 /// Command that repeats a change on replicas and in the append-only file.
 pub enum By<'a> {
-    /// [`Native::REBUILT_BY`] with these arguments after the key. The arguments are computed only if there is a replica
-    /// or an append-only file.
+    /// [`Native::REBUILT_BY`] with these arguments after the key. They are computed only if there
+    /// is a replica or an append-only file.
     Arguments(&'a dyn Fn() -> Vec<Vec<u8>>),
     /// The running command, unchanged. It must have the same effect on a replica.
     TheCommand,
@@ -34,7 +34,7 @@ const GATHERED_BYTES: usize = 256 << 10;
 /// Combines many small changes of one value into one replicated command: [`Native::REBUILT_BY`] `key word beside log`.
 #[derive(Clone, Copy)]
 pub struct Gathering {
-    /// The `word` of that command.
+    /// The `word` of this command.
     pub word: &'static CStr,
     /// Name of the keyspace event.
     pub event: &'static CStr,
@@ -43,14 +43,14 @@ pub struct Gathering {
 /// Changes that are made but not replicated yet.
 pub(super) struct Gathered {
     key: RmString,
-    /// Another key that the changes refer to; `None` if there is none.
+    /// Another key to which the changes refer; `None` if there is none.
     beside: Option<RmString>,
     handle: OpenKey,
     replicated: Gathering,
     command: &'static CStr,
     is_empty: fn(*mut c_void) -> bool,
     log: Vec<u8>,
-    /// Private state of the code that appends to the log.
+    /// State of the code that appends to the log.
     mark: usize,
 }
 
@@ -71,10 +71,11 @@ fn holds_nothing<T: Native>(value: *mut c_void) -> bool {
 }
 
 impl RedisKeyspace {
-    /// Changes the value of a key, which is created if missing, and deleted when its value becomes empty. `change` gets
-    /// the value, the log, and a mark. It appends to the log what replicas need to repeat the change; the log is
-    /// replicated together with `beside`, the name of another key. The mark is 0 at the start of a log, and otherwise
-    /// keeps the value left by the previous change.
+    /// Changes the value of a key. Creates a missing key, and deletes a key whose value becomes
+    /// empty. `change` gets the value, the log, and a mark. It appends the data to the log that
+    /// replicas need to repeat the change. The log is replicated together with `beside`, the name
+    /// of another key. The mark is 0 at the start of a log, and then has the value that the
+    /// previous change assigned.
     ///
     /// # Errors
     /// `WRONGTYPE` if the key holds another type.
@@ -100,7 +101,7 @@ impl RedisKeyspace {
                         value.cast()
                     ));
                 }
-                // A handle opened while the key was missing does not see the new key.
+                // A handle that was opened while the key was missing does not see the new key.
                 self.close_reads(key);
             }
             self.gathered = Some(Gathered {
@@ -119,7 +120,7 @@ impl RedisKeyspace {
             gathered.beside = beside.cloned();
         }
         let value = value_of::<T>(gathered.handle.raw(), key)?;
-        // SAFETY: one of our values, in a key that is open; nothing else accesses it meanwhile.
+        // SAFETY: a value of the module, in an open key; nothing else accesses it meanwhile.
         let value = unsafe { &mut *value };
         Ok(change(value, &mut gathered.log, &mut gathered.mark))
     }
@@ -173,7 +174,8 @@ impl RedisKeyspace {
         );
     }
 
-    /// Replicates the recorded changes of this key, if any, so that the server sees its current value.
+    /// Replicates the recorded changes of this key, if there are any, so that the server sees its
+    /// current value.
     pub(super) fn settle(&mut self, key: &RmString) {
         let this = |gathered: &Gathered| gathered.key.as_ref() == key.as_ref();
         if self.gathered.as_ref().is_some_and(this) {
@@ -203,16 +205,16 @@ impl RedisKeyspace {
             return Ok(None);
         }
         match value_of::<T>(handle, key) {
-            // SAFETY: one of our values, alive while the key stays open, which `self` ensures; nothing changes it while
-            // `self` is borrowed.
+            // SAFETY: a value of the module, alive while the key stays open, which `self` ensures;
+            // nothing changes it while `self` is borrowed.
             Ok(value) => Ok(Some(unsafe { &*value })),
             Err(_) if Self::is_empty(handle) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Returns a pointer to the value of a key; null for a missing key. It is valid until this key space writes to the
-    /// key or closes it, or until another one deletes it.
+    /// Returns a pointer to the value of a key; null for a missing key. The pointer is valid until
+    /// this key space writes to the key or closes it, or until another key space deletes it.
     ///
     /// # Errors
     /// `WRONGTYPE` if the key holds another type.
@@ -224,9 +226,9 @@ impl RedisKeyspace {
         value_of::<T>(handle, key)
     }
 
-    /// Changes the value of a key, and replicates the change if `change` returns a command. With `makes`, a missing key
-    /// is created; a key whose value becomes empty is deleted. A new value is stored only if `change` returns a
-    /// command.
+    /// Changes the value of a key, and replicates the change if `change` returns a command. With
+    /// `makes`, creates a missing key. Deletes a key whose value becomes empty. Stores a new value
+    /// only if `change` returns a command.
     ///
     /// # Errors
     /// `WRONGTYPE` if the key holds another type.
@@ -236,7 +238,7 @@ impl RedisKeyspace {
         makes: bool,
         change: impl FnOnce(&mut T) -> (R, Option<Replicated<'a>>),
     ) -> Result<Option<R>> {
-        // The key is opened for reading, because opening it for writing signals it as modified.
+        // Open the key for reading, because opening it for writing signals it as modified.
         let handle = self.handle(key, KeyType::Native(T::WHAT), false)?;
         if handle.is_null() || Self::is_empty(handle) {
             if !makes {
@@ -272,7 +274,7 @@ impl RedisKeyspace {
                 // SAFETY: main thread, key open for writing; the value is not used again.
                 unsafe { rm!(RedisModule_UnlinkKey(handle)) };
             } else {
-                // The value changed in place, so that closing the key does not signal it.
+                // The value changed in place, so closing the key does not signal the change.
                 // SAFETY: main thread, live context and name.
                 unsafe { rm!(RedisModule_SignalModifiedKey(self.ctx.raw(), key.raw())) };
             }

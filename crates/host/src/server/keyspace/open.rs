@@ -11,7 +11,7 @@ use crate::server::api::{Ctx, RmString, raw, rm};
 /// Maximum number of keys that stay open for reading.
 pub(super) const OPEN_KEYS: usize = 16;
 
-/// An open key; closed when dropped.
+/// An open key. Dropping it closes the key.
 pub(super) struct OpenKey {
     raw: *mut raw::RedisModuleKey,
     writes: bool,
@@ -33,7 +33,8 @@ impl OpenKey {
         self.raw
     }
 
-    /// Returns true if the key did not exist. Always false if opened for writing.
+    /// Returns true if the key did not exist. Always returns false if the key was opened for
+    /// writing.
     pub(super) fn is_null(&self) -> bool {
         self.raw.is_null()
     }
@@ -46,7 +47,7 @@ impl OpenKey {
 impl Drop for OpenKey {
     fn drop(&mut self) {
         if !self.raw.is_null() {
-            // SAFETY: main thread; opened by us, closed once.
+            // SAFETY: main thread; this value opened the key and closes it once.
             unsafe { rm!(RedisModule_CloseKey(self.raw)) };
         }
     }
@@ -66,7 +67,8 @@ impl RedisKeyspace {
         }
     }
 
-    /// Returns a handle of a key, writable if requested; null if there is nothing to read.
+    /// Returns a handle of a key, writable if requested. Returns null if a key to be read is
+    /// missing.
     pub(super) fn handle(
         &mut self,
         key: &RmString,
@@ -97,8 +99,8 @@ impl RedisKeyspace {
             check_type(&handle, key, needs)?;
         }
         let raw = handle.raw();
-        // A command that reads many keys returns to few of them. Keep the list short, because it is
-        // searched linearly.
+        // A command that reads many keys reads few of them again. Keep the list short, because it
+        // is searched linearly.
         if self.open.len() >= OPEN_KEYS {
             self.open.clear();
         }
@@ -122,13 +124,13 @@ impl RedisKeyspace {
         checked.map_err(KeyError::Refused)
     }
 
-    /// Closes read handles of one key, before a change that open handles do not see.
+    /// Closes read handles of one key before a change that open handles would not see.
     pub(super) fn close_reads(&mut self, key: &RmString) {
         self.open
             .retain(|(name, _)| name.raw() != key.raw() && name.as_ref() != key.as_ref());
     }
 
-    /// Returns true if a handle for writing has no value, or has lost it.
+    /// Returns true if a handle for writing has no value, or no value any more.
     pub(super) fn is_empty(handle: *mut raw::RedisModuleKey) -> bool {
         // SAFETY: main thread, open key.
         let is = unsafe { rm!(RedisModule_KeyType(handle)) };

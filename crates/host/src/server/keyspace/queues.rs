@@ -1,4 +1,4 @@
-//! Sorted sets, lists and numbers, of which queues are built.
+//! Sorted sets, lists and numbers, which the queues consist of.
 //!
 //! Uses the raw key API with one open handle per key and command. A command reads a queue, takes
 //! from it and adds to it, so opening the key each time would double the cost.
@@ -16,13 +16,14 @@ use crate::text::parse_signed;
 
 use super::RedisKeyspace;
 
-/// Placeholder for a list element that is about to be removed; longer than any id.
+/// Placeholder for a list element that is about to be removed. It is longer than any id.
 const TAKEN: &[u8] = &[0; 2048];
 
 const TAIL: c_int = raw::REDISMODULE_LIST_TAIL as c_int;
 
 impl RedisKeyspace {
-    /// Sends a keyspace event for a key, and a `del` event if that emptied the key; does nothing without listeners.
+    /// Sends a keyspace event for a key, and a `del` event if the change emptied the key. Does
+    /// nothing without listeners.
     pub(super) fn notify(&self, kind: c_int, event: &CStr, key: &RmString, emptied: bool) {
         if !has_event_listeners(self.ctx) {
             return;
@@ -68,8 +69,8 @@ impl RedisKeyspace {
             return Ok(None);
         }
         let mut score = 0.0;
-        // SAFETY: main thread, open sorted set; the iteration ends before anything else happens to it, and the caller
-        // owns the returned string.
+        // SAFETY: main thread, open sorted set; the iteration ends before any other call uses the
+        // set, and the caller owns the returned string.
         let first = unsafe {
             let begun = rm!(RedisModule_ZsetFirstInScoreRange(
                 handle,
@@ -88,7 +89,7 @@ impl RedisKeyspace {
         Ok(first.map(|member| (member, score)))
     }
 
-    /// Returns the member at a rank by command, because ranks have no raw API.
+    /// Returns the member at a rank with a command, because the raw API has no ranks.
     fn at_higher_rank(&mut self, key: &RmString, rank: u64) -> Result<Option<(RmString, f64)>> {
         let rank = rank.to_string();
         let answer = self.ask(c"ZRANGE", key, &[rank.as_bytes(), rank.as_bytes()])?;
@@ -112,8 +113,8 @@ impl RedisKeyspace {
         if handle.is_null() || Self::is_empty(handle) {
             return Ok(false);
         }
-        // SAFETY: main thread, open sorted set; the iteration ends before anything else happens to it, and the caller
-        // owns the returned strings.
+        // SAFETY: main thread, open sorted set; the iteration ends before any other call uses the
+        // set, and the caller owns the returned strings.
         unsafe {
             let begun = rm!(RedisModule_ZsetFirstInScoreRange(
                 handle,
@@ -198,7 +199,7 @@ impl RedisKeyspace {
         self.take_member(key, member)
     }
 
-    /// Removes a member; the key is opened for writing even if the member is missing.
+    /// Removes a member. Opens the key for writing even if the member is missing.
     pub(super) fn take_member(&mut self, key: &RmString, member: &[u8]) -> Result<bool> {
         self.flush();
         let handle = self.handle(key, KeyType::SortedSet, true)?;
@@ -218,7 +219,7 @@ impl RedisKeyspace {
         Ok(true)
     }
 
-    /// Returns true if the key exists and is not empty, without opening it for writing.
+    /// Returns true if the key exists and is not empty. Does not open the key for writing.
     fn holds(&mut self, key: &RmString, kind: KeyType) -> Result<bool> {
         let handle = self.handle(key, kind, false)?;
         Ok(!handle.is_null() && !Self::is_empty(handle))
@@ -253,8 +254,8 @@ impl RedisKeyspace {
         }
     }
 
-    /// Appends up to `n` elements or members, beginning at `i`, using a command that takes the first and the last
-    /// index.
+    /// Appends up to `n` elements or members, beginning at `i`, with a command that takes the first
+    /// and the last index.
     pub(super) fn range(
         &mut self,
         command: &CStr,
@@ -290,7 +291,7 @@ impl RedisKeyspace {
         }
         self.flush();
         let handle = self.handle(key, KeyType::List, true)?;
-        // SAFETY: as in `put_score`, for a list; the popped string is ours.
+        // SAFETY: as in `put_score`, for a list; the caller owns the popped string.
         unsafe {
             let popped = rm!(RedisModule_ListPop(
                 handle,
@@ -359,13 +360,13 @@ impl RedisKeyspace {
     }
 }
 
-/// Returns the number stored in an open string: 0 if it is empty, `None` if it is not a number.
+/// Returns the number in an open string: 0 if the string is empty, `None` if it is not a number.
 fn number_of(handle: *mut raw::RedisModuleKey) -> Option<i64> {
     if RedisKeyspace::is_empty(handle) {
         return Some(0);
     }
     let mut len = 0;
-    // SAFETY: main thread, open string; the bytes are read before anything else happens.
+    // SAFETY: main thread, open string; the bytes are read before any other call uses the key.
     let text = unsafe {
         let start = rm!(RedisModule_StringDMA(
             handle,
@@ -377,10 +378,12 @@ fn number_of(handle: *mut raw::RedisModuleKey) -> Option<i64> {
     parse_signed(text)
 }
 
-/// Writes a number to a string that is open for writing, in place if it has a value already.
+/// Writes a number to a string that is open for writing. If the string has a value already, changes
+/// it in place.
 fn put_number(handle: *mut raw::RedisModuleKey, key: &RmString, n: i64) -> Result<()> {
     let text = n.to_string();
-    // SAFETY: main thread, string open for writing; it is resized to the length written before the write.
+    // SAFETY: main thread, string open for writing; before the write, it is resized to the written
+    // length.
     unsafe {
         if RedisKeyspace::is_empty(handle) {
             rm!(RedisModule_StringSet(

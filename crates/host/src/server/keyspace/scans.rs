@@ -9,7 +9,7 @@ use crate::server::api::{RawCtx, RmString, raw, rm, string_bytes};
 
 use super::RedisKeyspace;
 
-/// Maximum number of fields of a scan that are kept for later reads.
+/// Maximum number of scanned fields that are kept for later reads.
 const SCANNED_FIELDS: usize = 64;
 
 /// Position of a scan.
@@ -25,13 +25,13 @@ impl ScanCursor {
 
 impl Drop for ScanCursor {
     fn drop(&mut self) {
-        // SAFETY: main thread; created by us, destroyed once.
+        // SAFETY: main thread; this value created the cursor and destroys it once.
         unsafe { rm!(RedisModule_ScanCursorDestroy(self.0)) };
     }
 }
 
 impl RedisKeyspace {
-    /// Appends the entries of the next step of a key scan; returns false at the end.
+    /// Appends the entries of the next step of a key scan. Returns false at the end.
     pub(super) fn scan(
         &mut self,
         key: &RmString,
@@ -46,9 +46,9 @@ impl RedisKeyspace {
             value: *mut raw::RedisModuleString,
             found: *mut c_void,
         ) {
-            // SAFETY: `found` is the data pointer passed to the call below, and nothing else accesses it during the
-            // call. The strings are valid for the duration of the callback, and the field as long as we hold a
-            // reference.
+            // SAFETY: `found` is the data pointer passed to the call below, and nothing else
+            // accesses it during the call. The strings are valid during the callback, and the field
+            // as long as a reference to it exists.
             unsafe {
                 let Found(batch, expected) = &mut *found.cast::<Found<'_>>();
                 let value = if value.is_null() {
@@ -85,7 +85,8 @@ impl RedisKeyspace {
         Ok(more == 1)
     }
 
-    /// Appends the names with a prefix from the next step of a scan of all keys; returns false at the end.
+    /// Appends the names with this prefix from the next step of a scan of all keys. Returns false
+    /// at the end.
     pub(super) fn scan_keys(
         &mut self,
         prefix: &[u8],
@@ -99,8 +100,8 @@ impl RedisKeyspace {
             _key: *mut raw::RedisModuleKey,
             wanted: *mut c_void,
         ) {
-            // SAFETY: `wanted` is the data pointer passed to the call below, and nothing else accesses it during the
-            // call. The name is valid for the duration of the callback.
+            // SAFETY: `wanted` is the data pointer passed to the call below, and nothing else
+            // accesses it during the call. The name is valid during the callback.
             unsafe {
                 let Wanted(prefix, out) = &mut *wanted.cast::<Wanted<'_>>();
                 let name = string_bytes(name);
