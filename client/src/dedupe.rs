@@ -43,7 +43,8 @@ pub use crate::server::Error;
 
 /// A dedupe index: all keys with one prefix.
 ///
-/// A call is retried when the connection breaks, unless its description says otherwise.
+/// If the connection breaks, the client retries a call, unless the description of the call says
+/// otherwise.
 #[derive(Clone)]
 pub struct Index<S = Server> {
     server: S,
@@ -53,8 +54,8 @@ pub struct Index<S = Server> {
 debug_as_text! { Index<S> where S { server: plain, prefix: text } }
 
 impl Index {
-    /// Connects to the server at `url`, as [`Server::open`] does. Every key of the index begins with
-    /// `prefix`, which may be empty.
+    /// Connects to the server at `url`, as [`Server::open`] does. Every key of the index begins
+    /// with `prefix`, which may be empty.
     ///
     /// ```no_run
     /// let index = crawlspace_client::dedupe::Index::open("redis://127.0.0.1:6379/0", "{coll-42}:")?;
@@ -63,7 +64,7 @@ impl Index {
     /// ```
     ///
     /// # Errors
-    /// Fails when the URL is invalid, or the server cannot be reached.
+    /// Fails if the URL is invalid or the server cannot be reached.
     pub fn open(url: &str, prefix: impl Into<Vec<u8>>) -> Result<Index, Error> {
         Ok(Index::on(&Server::open(url)?, prefix))
     }
@@ -109,7 +110,7 @@ impl<S: Ask> Index<S> {
         }
     }
 
-    /// Returns the server, connection or batch that the calls are sent over.
+    /// Returns the server, connection or batch over which the calls are sent.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -138,13 +139,13 @@ impl<S: Ask> Index<S> {
         command
     }
 
-    /// Sends a fast command that is safe to send twice.
+    /// Sends a fast command that can safely be sent twice.
     fn repeat<T: FromRedisValue + Send + 'static>(&self, command: Cmd) -> S::Answer<T> {
         self.server.ask(Call::new(command).repeatable())
     }
 
-    /// Looks up the record that stored each payload first (`DEDUPE.LOOKUP`). Returns one entry per hash. With
-    /// `crawl`, uncommitted records of that crawl count too.
+    /// Looks up the first record of each payload (`DEDUPE.LOOKUP`). Returns one entry per hash.
+    /// With `crawl`, also finds uncommitted records of that crawl.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -170,8 +171,8 @@ impl<S: Ask> Index<S> {
         self.repeat(self.look_up(crawl, false, hashes))
     }
 
-    /// Looks up payloads as [`lookup`](Index::lookup) does, and adds the name of the WACZ file that holds
-    /// each record (`DEDUPE.LOOKUP … WITHWACZ`).
+    /// Looks up payloads as [`lookup`](Index::lookup) does, and adds the name of the WACZ file that
+    /// contains each record (`DEDUPE.LOOKUP … WITHWACZ`).
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -208,11 +209,11 @@ impl<S: Ask> Index<S> {
         lookup
     }
 
-    /// Adds `response` records that the crawl has written (`DEDUPE.ADD`). Returns the number of hashes that
-    /// are new in this crawl.
+    /// Adds `response` records that the crawl has written (`DEDUPE.ADD`). Returns the number of
+    /// hashes that are new in this crawl.
     ///
-    /// With a [`Sequence`], the call is safe to send twice; without one, it is not retried when the
-    /// connection breaks.
+    /// With a [`Sequence`], the call can safely be sent twice. Without one, the client does not
+    /// retry the call if the connection breaks.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -226,9 +227,9 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `BADHASH`, `BADCRAWL`, `REMOVING`; `STALE` when another worker holds the claim on a hash, or the
-    /// writer has sent a higher number before. Nothing is counted in any of these cases. After a connection
-    /// error, it is unknown whether the records were counted.
+    /// `BADHASH`, `BADCRAWL`, `REMOVING`; `STALE` when another worker holds the claim on a hash, or
+    /// the writer has sent a higher number before. In all these cases, the server counts nothing.
+    /// After a connection error, it is unknown whether the records were counted.
     pub fn add(
         &self,
         crawl: impl AsRef<[u8]>,
@@ -252,11 +253,11 @@ impl<S: Ask> Index<S> {
         })
     }
 
-    /// Adds `revisit` records that the crawl has written (`DEDUPE.REVISIT`). Returns the number of records
-    /// counted.
+    /// Adds `revisit` records that the crawl has written (`DEDUPE.REVISIT`). Returns the number of
+    /// records counted.
     ///
-    /// With a [`Sequence`], the call is safe to send twice; without one, it is not retried when the
-    /// connection breaks.
+    /// With a [`Sequence`], the call can safely be sent twice. Without one, the client does not
+    /// retry the call if the connection breaks.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -269,10 +270,10 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOHASH` when a hash without an explicit original is neither in the index nor in this crawl;
-    /// `BADHASH`, `BADCRAWL`, `REMOVING`; `STALE` when the writer has sent a higher number before. Nothing is
-    /// counted in any of these cases. After a connection error, it is unknown whether the records were
-    /// counted.
+    /// `NOHASH` if neither the index nor this crawl has a hash that is given without an original;
+    /// `BADHASH`, `BADCRAWL`, `REMOVING`; `STALE` when the writer has sent a higher number before.
+    /// In all these cases, the server counts nothing. After a connection error, it is unknown
+    /// whether the records were counted.
     pub fn revisit(
         &self,
         crawl: impl AsRef<[u8]>,
@@ -298,8 +299,8 @@ impl<S: Ask> Index<S> {
 }
 
 impl<S: Steps> Index<S> {
-    /// Sends the `DEDUPE.ADD` and the `DEDUPE.REVISIT` of one batch in one round trip. The sequence makes the
-    /// batch safe to send twice: it is counted once.
+    /// Sends the `DEDUPE.ADD` and the `DEDUPE.REVISIT` of one batch in one round trip. With its
+    /// sequence, the batch can safely be sent twice: the server counts it once.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -313,8 +314,8 @@ impl<S: Steps> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// Fails when the server refuses one of the two commands (the other may have been counted), or cannot be
-    /// reached.
+    /// Fails if the server refuses one of the two commands (it may have counted the other), or
+    /// cannot be reached.
     pub fn write(
         &self,
         crawl: impl AsRef<[u8]>,
@@ -332,7 +333,7 @@ impl<S: Steps> Index<S> {
     }
 }
 
-/// Sends a batch of records with sequences. `STALE` counts as success.
+/// Sends a batch of records with sequences. Treats `STALE` as success.
 fn written<S: Steps>(server: &S, batch: Batch, answers: Vec<Pending<u64>>) -> S::Answer<()> {
     let sending = server.clone();
     server.run(async move {
@@ -340,7 +341,7 @@ fn written<S: Steps>(server: &S, batch: Batch, answers: Vec<Pending<u64>>) -> S:
         for answer in answers {
             match answer.take() {
                 Ok(_) => {}
-                // The server has already seen a later batch of this writer, so this batch was counted
+                // The server has seen a later batch of this writer, so it counted this batch
                 // earlier.
                 Err(error) if error.code() == Some(Code::Stale) => {}
                 Err(error) => return Err(error),

@@ -45,7 +45,7 @@ pub type Millis = u64;
 pub struct Uri<'a> {
     /// Host group (CHG) of the URI.
     pub chg: &'a [u8],
-    /// Earliest time of the fetch; a time in the past, such as 0, means now.
+    /// Earliest time of the fetch. A time in the past, such as 0, means now.
     pub at: Millis,
     /// Number of links between a seed and this URI.
     pub depth: u32,
@@ -57,7 +57,8 @@ debug_as_text! { Uri<'_> { chg: text, at: plain, depth: plain, uri: text } }
 
 /// A frontier: all keys with one prefix.
 ///
-/// A call is retried when the connection breaks, unless its description says otherwise.
+/// If the connection breaks, the client retries a call, unless the description of the call says
+/// otherwise.
 #[derive(Clone)]
 pub struct Frontier<S = Server> {
     server: S,
@@ -127,8 +128,9 @@ impl<S: Ask> Frontier<S> {
         }
     }
 
-    /// Returns a handle whose calls use `now` as the current time (simulated time). Its calls never block, so
-    /// [`Wait`] is ignored. Requires a server with `crawlspace.chg-simulated-time` enabled.
+    /// Returns a handle whose calls use `now` as the current time (simulated time). These calls
+    /// never block, so they ignore [`Wait`]. Requires a server with `crawlspace.chg-simulated-time`
+    /// enabled.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -144,7 +146,7 @@ impl<S: Ask> Frontier<S> {
         }
     }
 
-    /// Returns the server, connection or batch that the calls are sent over.
+    /// Returns the server, connection or batch over which the calls are sent.
     pub fn server(&self) -> &S {
         &self.server
     }
@@ -158,7 +160,7 @@ impl<S: Ask> Frontier<S> {
         command(name, &self.prefix, self.now)
     }
 
-    /// Sends a fast command that is safe to send twice.
+    /// Sends a fast command that can safely be sent twice.
     fn repeat<T: FromRedisValue + Send + 'static>(&self, command: Cmd) -> S::Answer<T> {
         self.server.ask(Call::new(command).repeatable())
     }
@@ -168,11 +170,12 @@ impl<S: Ask> Frontier<S> {
         self.server.ask(Call::new(command))
     }
 
-    /// Counts one queued URI for each of these groups, due at the given time (`CHG.ADD`). Returns the number
-    /// of URIs that each group has now; `None` when its budget is spent and the URI was rejected.
+    /// Counts one queued URI for each of these groups, due at the given time (`CHG.ADD`). Returns
+    /// the number of URIs that each group has now; `None` if its budget is used up and the URI was
+    /// rejected.
     ///
-    /// With a [`Sequence`], the call is safe to send twice; without one, it is not retried when the
-    /// connection breaks.
+    /// With a [`Sequence`], the call can safely be sent twice. Without one, the client does not
+    /// retry the call if the connection breaks.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -183,8 +186,9 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// `STALE` when the writer has sent a higher number before, or another server or connection error.
-    /// Nothing is counted on an error, unless the connection broke.
+    /// `STALE` when the writer has sent a higher number before, or another server or connection
+    /// error. After an error, the server has counted nothing, except possibly after a connection
+    /// error.
     pub fn add(
         &self,
         execution: impl AsRef<[u8]>,
@@ -209,9 +213,9 @@ impl<S: Ask> Frontier<S> {
         }
     }
 
-    /// Queues discovered URIs, which the frontier stores (`CHG.ADDURI`). A URI that this execution has
-    /// already queued counts once. Returns, for each URI, the number of URIs that its group has now; `None`
-    /// when the budget of the group is spent and the URI was rejected.
+    /// Queues discovered URIs, which the frontier stores (`CHG.ADDURI`). A URI that this execution
+    /// has already queued is not counted again. Returns, for each URI, the number of URIs that its
+    /// group has now; `None` if the budget of the group is used up and the URI was rejected.
     ///
     /// `weight` is the execution's share of the fetches of a group when several executions have
     /// URIs for it, from 1 to 1,000,000. The default is 1; `None` keeps the current weight.
@@ -227,8 +231,8 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// Fails with the error of the server, or a connection error. Nothing is counted on an error, unless
-    /// the connection broke.
+    /// Fails with the error of the server, or a connection error. After an error, the server has
+    /// counted nothing, except possibly after a connection error.
     pub fn add_uris(
         &self,
         execution: impl AsRef<[u8]>,
@@ -260,8 +264,8 @@ fn command(name: &str, prefix: &[u8], now: Option<Millis>) -> Cmd {
     command
 }
 
-/// Converts a duration to whole milliseconds, rounded up: a pause may be longer than requested, never
-/// shorter.
+/// Converts a duration to whole milliseconds. Rounds up, because a pause may be longer than
+/// requested, but never shorter.
 fn millis(time: Duration) -> u64 {
     let whole = time.as_nanos().div_ceil(1_000_000);
     u64::try_from(whole).unwrap_or(u64::MAX)

@@ -3,9 +3,10 @@
 //! ## Modules and types
 //!
 //! * [`server`] connects to a server or a cluster and sends calls, blocking or async.
-//! * [`dedupe`] has the `DEDUPE.*` commands, which find payloads that are already stored.
-//! * [`frontier`] has the `CHG.*` commands, which tell a worker which host it may contact now.
-//! * [`tags`] has the `TAGS.*` commands, which decide who may see which capture.
+//! * [`dedupe`] has the `DEDUPE.*` commands, which find out if a payload is already stored.
+//! * [`frontier`] has the `CHG.*` commands, with which a worker finds the host that it may contact
+//!   now.
+//! * [`tags`] has the `TAGS.*` commands, which decide which captures a reader may see.
 //! * [`dedupe::Sharded`] spreads an index that is too large for one server over several prefixes.
 //! * [`Batch`] sends many calls in one round trip; the calls of [`AsyncServer`] are futures.
 

@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use redis::{FromRedisValue, ParsingError, Value};
 use serde::Serializer;
 
-/// Defines a struct that is parsed from a map reply, whose names have `-` where the fields have `_`. A name
-/// that is missing from the reply reads as nil, so a field that older servers do not send is an `Option`.
+/// Defines a struct that is parsed from a map reply. The names in the reply have `-` where the
+/// fields have `_`. A name that is missing in the reply is read as nil, so a field that older
+/// servers do not send must be an `Option`.
 ///
-/// Names of the `DEDUPE` family are in camel case: `Name as "camelCase" { … }`. A struct with byte fields
-/// lists the traits to derive, `Name as "camelCase" derive(PartialEq) { … }`, and implements `Debug` by
-/// `debug_as_text!`.
+/// Names of the `DEDUPE` family are in camel case: `Name as "camelCase" { … }`. A struct with byte
+/// fields lists the traits to derive, `Name as "camelCase" derive(PartialEq) { … }`, and implements
+/// `Debug` by `debug_as_text!`.
 macro_rules! map_reply {
     ($(#[$about:meta])* $name:ident { $($fields:tt)* }) => {
         map_reply! { $(#[$about])* $name as "kebab-case" { $($fields)* } }
@@ -40,8 +41,8 @@ macro_rules! map_reply {
     };
 }
 
-/// Implements `Debug` for a struct with byte fields, which are shown as text. Each field names the function
-/// of [`shown`] that formats it.
+/// Implements `Debug` for a struct with byte fields. Shows these fields as text. Each field names
+/// the function of [`shown`] that formats it.
 macro_rules! debug_as_text {
     ($type:ty $(where $param:ident)? { $($field:ident: $how:ident),* $(,)? }) => {
         impl $(<$param: std::fmt::Debug>)? std::fmt::Debug for $type {
@@ -72,7 +73,7 @@ pub(crate) mod shown {
         list.iter().map(text).collect()
     }
 
-    /// Returns the value itself: it has no bytes, or formats them itself.
+    /// Returns the value itself. For values that contain no bytes or format them themselves.
     pub fn plain<T>(value: &T) -> &T {
         value
     }
@@ -121,8 +122,8 @@ pub(crate) fn pairs<K: FromRedisValue, V: FromRedisValue>(
     Ok(pairs)
 }
 
-/// Serializes bytes (ids, URIs, tags) as text, for `#[serde(serialize_with = …)]`. Bytes that are not valid
-/// UTF-8 are written as `\xff`.
+/// Serializes bytes (ids, URIs, tags) as text, for `#[serde(serialize_with = …)]`. Writes bytes
+/// that are not valid UTF-8 as `\xff`.
 ///
 /// # Errors
 /// The errors of the serializer.

@@ -1,9 +1,9 @@
 //! Connections to servers: each command is defined once and can be sent in several ways.
 //!
-//! A [`Call`] is a command with the type of its reply. Types that send calls implement [`Ask`]: a [`Server`]
-//! blocks, an [`AsyncServer`] returns futures, and a [`Batch`] sends many calls at once. The command families
-//! ([`Index`](crate::dedupe::Index), [`Frontier`](crate::frontier::Frontier),
-//! [`TagSpace`](crate::tags::TagSpace)) work over any of them.
+//! A [`Call`] is a command with the type of its reply. Types that send calls implement [`Ask`]: a
+//! [`Server`] blocks, an [`AsyncServer`] returns futures, and a [`Batch`] sends many calls at once.
+//! The command families ([`Index`](crate::dedupe::Index), [`Frontier`](crate::frontier::Frontier),
+//! [`TagSpace`](crate::tags::TagSpace)) work with all of them.
 
 mod ask;
 mod asynchronous;

@@ -32,7 +32,7 @@ pub use self::rule::Rule;
 pub use crate::server::Error;
 use crate::server::{Ask, Call, Server};
 
-/// Type of the object that tags are attached to.
+/// The kind of object to which tags are attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A capture: `urlkey timestamp filename offset`, joined by spaces.
@@ -54,16 +54,16 @@ impl Kind {
     }
 }
 
-/// Treatment of existing ids and tags by a bulk load.
+/// The handling of existing ids and tags by a bulk load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Adds the given edges.
     Merge,
-    /// Gives each listed id exactly the listed tags. Other ids stay as they are.
+    /// Sets the tags of each given id to exactly the given tags. Other ids stay unchanged.
     Set,
-    /// Replaces all ids of this kind by the given ones.
+    /// Replaces all ids of this kind with the given ids.
     Replace,
-    /// Adds the given edges to a staged copy, which stays invisible to readers until [`swap`](TagSpace::swap)
+    /// Adds the given edges to a staged copy. Readers do not see it until [`swap`](TagSpace::swap)
     /// activates it.
     Stage,
 }
@@ -79,21 +79,22 @@ impl Mode {
     }
 }
 
-/// An id and its tags, separated by spaces; empty if the id has no tags.
+/// An id and its tags, separated by spaces. Without tags, the second text is empty.
 pub type TaggedId = (Vec<u8>, Vec<u8>);
 
 /// A page of a scan with a cursor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T> {
-    /// Cursor of the next page; 0 after the last one.
+    /// Cursor of the next page; 0 after the last page.
     pub next: u64,
-    /// Items of this page. A page may be empty before the end.
+    /// Items of this page. A page may be empty even if it is not the last one.
     pub items: Vec<T>,
 }
 
 /// A tag space, stored in one key.
 ///
-/// A call is retried when the connection breaks, unless its description says otherwise.
+/// If the connection breaks, the client retries a call, unless the description of the call says
+/// otherwise.
 #[derive(Clone)]
 pub struct TagSpace<S = Server> {
     server: S,
@@ -158,7 +159,7 @@ impl<S: Ask> TagSpace<S> {
         }
     }
 
-    /// Returns the server, connection or batch that the calls are sent over.
+    /// Returns the server, connection or batch over which the calls are sent.
     pub fn server(&self) -> &S {
         &self.server
     }
@@ -181,13 +182,13 @@ impl<S: Ask> TagSpace<S> {
         command
     }
 
-    /// Sends a fast command that is safe to send twice.
+    /// Sends a fast command that can safely be sent twice.
     fn repeat<T: FromRedisValue + Send + 'static>(&self, command: Cmd) -> S::Answer<T> {
         self.server.ask(Call::new(command).repeatable())
     }
 
-    /// Adds tags to an id (`TAGS.ADD`). Returns the number of tags that the id did not have; after a retry,
-    /// the number of tags that the second attempt added.
+    /// Adds tags to an id (`TAGS.ADD`). Returns the number of tags that the id did not have; after
+    /// a retry, the number of tags that the second attempt added.
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;
@@ -197,7 +198,8 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// `CYCLE` when a tag would carry itself (nothing is written), or another server or connection error.
+    /// `CYCLE` if a tag would carry itself (nothing is written), or another server or connection
+    /// error.
     pub fn add(&self, kind: Kind, id: impl AsRef<[u8]>, tags: &[&[u8]]) -> S::Answer<u64> {
         let id = id.as_ref();
         self.change("TAGS.ADD", kind, id, tags)
@@ -229,7 +231,8 @@ impl<S: Ask> TagSpace<S> {
         self.repeat(change)
     }
 
-    /// Returns the tags of the id itself, sorted (`TAGS.GET`). Empty for an unknown id.
+    /// Returns the tags of the id itself, sorted (`TAGS.GET`). Returns an empty list for an unknown
+    /// id.
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;
@@ -247,7 +250,7 @@ impl<S: Ask> TagSpace<S> {
         self.repeat(get)
     }
 
-    /// Returns the tags of the id together with all tags that follow from them and from the rules
+    /// Returns the tags of the id, the tags that rules derive, and all tags that these tags carry
     /// (`TAGS.GET … ALL`).
     ///
     /// ```no_run
@@ -305,9 +308,9 @@ impl<S: Ask> TagSpace<S> {
         load
     }
 
-    /// Activates the staged copy (`TAGS.SWAP`). With `expected`, only if the copy holds exactly this number
-    /// of ids (ids without tags are not counted). Returns the number of active ids. The call is not retried
-    /// when the connection breaks.
+    /// Activates the staged copy (`TAGS.SWAP`). With `expected`, fails unless the copy has exactly
+    /// this number of ids (not counting ids without tags). Returns the number of active ids. The
+    /// client does not retry the call if the connection breaks.
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;
@@ -319,8 +322,8 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOSTAGE` when there is no staged copy, or the copy has another number of ids (nothing is changed); or
-    /// another server or connection error.
+    /// `NOSTAGE` if there is no staged copy, or if it has another number of ids (nothing changes);
+    /// or another server or connection error.
     pub fn swap(&self, kind: Kind, expected: Option<u64>) -> S::Answer<u64> {
         let swap = self.swap_command(kind, expected);
         self.server.ask(Call::new(swap))
@@ -396,8 +399,8 @@ impl<S: Ask> TagSpace<S> {
         }))
     }
 
-    /// Lists the tags that satisfy the expression, that is, tags with which a capture without other
-    /// tags would pass (`TAGS.LIST`). Returns one page, starting at cursor 0.
+    /// Lists the tags that satisfy the expression, that is, each tag that makes a capture without
+    /// other tags pass (`TAGS.LIST`). Returns one page, starting at cursor 0.
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;
@@ -407,8 +410,8 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// `SYNTAX` when the expression is invalid, `BADFIELD` when it refers to fields; or another server or
-    /// connection error.
+    /// `SYNTAX` when the expression is invalid, `BADFIELD` when it refers to fields; or another
+    /// server or connection error.
     pub fn list(
         &self,
         expression: impl AsRef<[u8]>,
@@ -425,7 +428,8 @@ impl<S: Ask> TagSpace<S> {
             .ask(list.map(|(next, items)| Page { next, items }))
     }
 
-    /// Returns the statistics of the tag space (`TAGS.INFO`). All are 0 if the key does not exist.
+    /// Returns the statistics of the tag space (`TAGS.INFO`). If the key does not exist, all
+    /// numbers are 0.
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;

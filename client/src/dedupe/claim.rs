@@ -1,4 +1,4 @@
-//! Claims on payloads, which keep two workers from storing the same payload.
+//! Claims on payloads, which prevent two workers from storing the same payload.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use crate::server::{Ask, Call};
 pub enum Claim<T = Original> {
     /// The payload is known: write a `revisit` record.
     Known(T),
-    /// The claim succeeded: store the record, then settle with this token.
+    /// The claim succeeded: store the record, then settle the claim with this token.
     Yours(Vec<u8>),
     /// Another worker holds the claim and is about to store the payload.
     Pending {
-        /// Crawl of that worker.
+        /// The crawl of the other worker.
         holder: Vec<u8>,
-        /// Time until its claim expires.
+        /// Time until the other worker's claim expires.
         left: Duration,
     },
 }
@@ -55,11 +55,12 @@ impl<T: FromRedisValue> FromRedisValue for Claim<T> {
 }
 
 impl<S: Ask> Index<S> {
-    /// Looks up a payload and, if it is unknown, reserves it for the caller for `lasting` (`DEDUPE.CLAIM`).
-    /// If another worker holds the claim, waits up to `wait` for its outcome, but at most half of the [job
-    /// timeout](crate::Options::job_timeout).
+    /// Looks up a payload and, if it is unknown, reserves it for the caller for `lasting`
+    /// (`DEDUPE.CLAIM`). If another worker holds the claim, waits up to `wait` for its outcome, but
+    /// at most half of the [job timeout](crate::Options::job_timeout).
     ///
-    /// The call is retried when the connection breaks: a claim whose reply was lost expires by itself.
+    /// The client retries the call if the connection breaks. A claim whose reply was lost expires
+    /// at its deadline.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -75,8 +76,8 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `BADHASH`, `BADCRAWL`, `REMOVING`; `CANCELED` when the crawl was cancelled while the call waited;
-    /// `UNBLOCKED` when the server became a replica; or a connection error.
+    /// `BADHASH`, `BADCRAWL`, `REMOVING`; `CANCELED` when the crawl was cancelled while the call
+    /// waited; `UNBLOCKED` when the server became a replica; or a connection error.
     pub fn claim(
         &self,
         crawl: impl AsRef<[u8]>,
@@ -88,8 +89,8 @@ impl<S: Ask> Index<S> {
         self.claims(crawl, hash, lasting, wait, false)
     }
 
-    /// Claims a payload as [`claim`](Index::claim) does, and adds the name of the WACZ file that holds a
-    /// known payload (`DEDUPE.CLAIM … WITHWACZ`).
+    /// Claims a payload as [`claim`](Index::claim) does, and adds the name of the WACZ file that
+    /// contains a known payload (`DEDUPE.CLAIM … WITHWACZ`).
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -133,14 +134,15 @@ impl<S: Ask> Index<S> {
         if wait.is_zero() {
             return self.repeat(claim);
         }
-        // `BLOCK 0` would wait without limit. Half of the job timeout keeps the wait below our own timeout.
+        // `BLOCK 0` would wait without limit. With half of the job timeout, the wait ends before
+        // the client's own timeout.
         let wait = wait.min(self.server.job_timeout() / 2);
         claim.arg("BLOCK").arg((wait.as_millis() as u64).max(1));
         self.server.ask(Call::new(claim).repeatable().waits())
     }
 
-    /// Reports the record of a claimed payload as stored (`DEDUPE.ADD` with the token of the claim). The call
-    /// is counted once, even if it is sent twice.
+    /// Reports the record of a claimed payload as stored (`DEDUPE.ADD` with the token of the
+    /// claim). The server counts the call once, even if it is sent twice.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -153,8 +155,8 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `STALE` when another worker has claimed the payload in the meantime (nothing is counted: claim again),
-    /// or another server or connection error.
+    /// `STALE` if another worker has claimed the payload in the meantime (the server counts
+    /// nothing; claim the payload again), or another server or connection error.
     pub fn settle(
         &self,
         crawl: impl AsRef<[u8]>,
@@ -187,8 +189,8 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `STALE` when another worker holds the claim now (nothing is changed), or another server or connection
-    /// error.
+    /// `STALE` if another worker holds the claim now (nothing changes), or another server or
+    /// connection error.
     pub fn unclaim(&self, hash: impl AsRef<[u8]>, token: impl AsRef<[u8]>) -> S::Answer<bool> {
         let (hash, token) = (hash.as_ref(), token.as_ref());
         let mut unclaim = self.command("DEDUPE.UNCLAIM");

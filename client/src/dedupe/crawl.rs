@@ -5,41 +5,42 @@ use serde::Serialize;
 use super::Index;
 use crate::server::{Ask, Call};
 
-/// Result of a commit: changes to the merged index.
+/// The result of a commit: the changes to the merged index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Committed {
-    /// Hashes that were new to the index.
+    /// Number of hashes that were new to the index.
     pub new: u64,
-    /// Hashes that another crawl already owns.
+    /// Number of hashes that another crawl already owns.
     pub known: u64,
 }
 
-/// Result of a removal: changes to the merged index.
+/// The result of a removal: the changes to the merged index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Removed {
-    /// Crawls that were removed.
+    /// Number of removed crawls.
     pub crawls: u64,
-    /// Hashes that are no longer in the index.
+    /// Number of hashes that are no longer in the index.
     pub dropped: u64,
-    /// Hashes that another crawl owns now.
+    /// Number of hashes that another crawl owns now.
     pub reowned: u64,
 }
 
-/// Result of comparing the crawls of a collection with the crawls of the index.
+/// The result of comparing the crawls of a collection with the crawls of the index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Retained {
-    /// Committed crawls that are not part of the collection; with `purge`, they were removed.
+    /// Number of committed crawls that are not part of the collection. With `purge`, they were
+    /// removed.
     pub crawls: u64,
-    /// Hashes that are no longer in the index.
+    /// Number of hashes that are no longer in the index.
     pub dropped: u64,
-    /// Hashes that another crawl owns now.
+    /// Number of hashes that another crawl owns now.
     pub reowned: u64,
 }
 
 impl<S: Ask> Index<S> {
-    /// Begins a crawl, or continues a committed one (`DEDUPE.BEGIN`). The crawl can then be committed even if
-    /// it stores nothing. Returns false if the crawl is already in progress; after a retry, possibly also if
-    /// it was not.
+    /// Begins a crawl, or continues a committed one (`DEDUPE.BEGIN`). The crawl can then be
+    /// committed even if it stores nothing. Returns false if the crawl is already in progress.
+    /// After a retry, it may also return false if the first attempt began the crawl.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -77,8 +78,9 @@ impl<S: Ask> Index<S> {
         self.repeat(begin)
     }
 
-    /// Merges the crawl into the index (`DEDUPE.COMMIT`). If the connection breaks and the command is
-    /// retried, the reply counts only what the second attempt had left to do: usually nothing.
+    /// Merges the crawl into the index (`DEDUPE.COMMIT`). If the connection breaks and the client
+    /// retries the command, the reply counts only the hashes that the second attempt processed,
+    /// which is usually none.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -89,8 +91,8 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOCRAWL` when the crawl does not exist, `CANCELED` when another client cancelled it during the
-    /// commit, `REMOVING`; or a connection error.
+    /// `NOCRAWL` when the crawl does not exist, `CANCELED` when another client cancelled it during
+    /// the commit, `REMOVING`; or a connection error.
     pub fn commit(&self, crawl: impl AsRef<[u8]>) -> S::Answer<Committed> {
         let crawl = crawl.as_ref();
         let mut commit = self.command("DEDUPE.COMMIT");
@@ -100,8 +102,8 @@ impl<S: Ask> Index<S> {
             .ask(commit.map(|(new, known)| Committed { new, known }))
     }
 
-    /// Discards what the crawl has added since its last commit, or all of it if it was never committed
-    /// (`DEDUPE.CANCEL`). Returns the number of hashes.
+    /// Discards the records that the crawl has added since its last commit, or all of its records
+    /// if it was never committed (`DEDUPE.CANCEL`). Returns the number of discarded hashes.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -111,8 +113,9 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOCRAWL` when the crawl does not exist; after a retry, also when the first attempt cancelled it.
-    /// `COMMITTED` when the crawl has nothing uncommitted, `REMOVING`; or a connection error.
+    /// `NOCRAWL` when the crawl does not exist; after a retry, also when the first attempt
+    /// cancelled it. `COMMITTED` if the crawl has no uncommitted records, `REMOVING`; or a
+    /// connection error.
     pub fn cancel(&self, crawl: impl AsRef<[u8]>) -> S::Answer<u64> {
         let crawl = crawl.as_ref();
         let mut cancel = self.command("DEDUPE.CANCEL");
@@ -120,7 +123,8 @@ impl<S: Ask> Index<S> {
         self.server.ask(Call::new(cancel).repeatable().waits())
     }
 
-    /// Removes committed crawls from the index, as if they had never been part of it (`DEDUPE.REMOVE`).
+    /// Removes committed crawls from the index, as if they had never been part of it
+    /// (`DEDUPE.REMOVE`).
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -133,8 +137,9 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOCRAWL` when one of the crawls does not exist; after a retry, also when the first attempt removed
-    /// them. `UNCOMMITTED` when one was never committed (nothing is changed); or a connection error.
+    /// `NOCRAWL` when one of the crawls does not exist; after a retry, also when the first attempt
+    /// removed them. `UNCOMMITTED` if one of the crawls was never committed (nothing changes); or a
+    /// connection error.
     pub fn remove(&self, crawls: &[&[u8]]) -> S::Answer<Removed> {
         if crawls.is_empty() {
             return self.server.ask(Call::known(Removed::default()));
@@ -150,8 +155,8 @@ impl<S: Ask> Index<S> {
             }))
     }
 
-    /// Declares these crawls to be the whole collection (`DEDUPE.RETAIN`). All other committed crawls are
-    /// counted, or with `purge` removed.
+    /// Declares these crawls to be the whole collection (`DEDUPE.RETAIN`). Counts all other
+    /// committed crawls or, with `purge`, removes them.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -162,8 +167,8 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOCRAWL` when one of the crawls does not exist (nothing is changed), or another server error (for
-    /// example, if `crawls` is empty); or a connection error.
+    /// `NOCRAWL` when one of the crawls does not exist (nothing is changed), or another server
+    /// error (for example, if `crawls` is empty); or a connection error.
     pub fn retain(&self, purge: bool, crawls: &[&[u8]]) -> S::Answer<Retained> {
         let mut retain = self.command("DEDUPE.RETAIN");
         if purge {

@@ -1,5 +1,5 @@
-//! Bulk feeding of one crawl: packs records into calls and calls into round trips, and prepares the next
-//! round trips while one is in flight.
+//! Bulk import of the records of one crawl: packs records into calls and calls into round trips,
+//! and prepares the next round trips while one is in progress.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
@@ -7,9 +7,9 @@ use std::thread;
 use super::{Added, Adding, Index, Sequence};
 use crate::{Batch, Code, Error, Pending, Server};
 
-/// Maximum number of records per call: the server handles them in well under a millisecond. A
-/// repeated run sends the same calls only if this limit has not changed, so the name of the
-/// sequence must include it.
+/// Maximum number of records per call. The server processes such a call in well under a
+/// millisecond. A repeated run sends the same calls only if this limit has not changed, so the name
+/// of the sequence must include the limit.
 pub const RECORDS: usize = 250;
 /// Size limit of a call in bytes: a call ends at this size even if it has fewer than [`RECORDS`] records.
 pub const CALL_BYTES: usize = 256 << 10;
@@ -17,19 +17,20 @@ pub const CALL_BYTES: usize = 256 << 10;
 const CALLS: u64 = 8;
 /// Size limit of a round trip in bytes: it ends at this size even if it has fewer than [`CALLS`] calls.
 const TRIP_BYTES: usize = 1 << 20;
-/// Number of round trips that are prepared while one is in flight.
+/// Number of round trips that are prepared while one is in progress.
 const AHEAD: usize = 2;
 
-/// Packs records into calls. A repeated run must push the same records in the same order.
+/// Packs records into calls. If a run is repeated, it must push the same records in the same order.
 pub struct Feed<'a> {
     prefix: &'a [u8],
     crawl: &'a [u8],
     /// Prefix of the names of the sequences. Each position in a round trip has its own sequence,
-    /// and the round trips are numbered. So a call that was refused while later ones were accepted
-    /// can be sent again: no other call has advanced its sequence.
+    /// and the round trips are numbered. Therefore a refused call can be sent again even if later
+    /// calls were accepted: these did not advance its sequence.
     writer: &'a str,
     number: u64,
-    /// Concatenated hash, date and URL of each record; `records` holds their end offsets.
+    /// Hash, date and URL of all records, one after the other. `records` contains the end of each
+    /// part.
     bytes: Vec<u8>,
     records: Vec<Ends>,
     trip: Trip,
@@ -52,20 +53,20 @@ struct Trip {
     bytes: usize,
 }
 
-/// Error of [`Feed::push`] after a call has failed; [`feed`] returns the cause.
+/// Error of [`Feed::push`] after a call has failed. [`feed`] returns the cause.
 #[derive(Clone, Copy, Debug)]
 pub struct Refused;
 
-/// Returns the name of the sequence of the calls at this position in their round trips.
+/// Returns the name of the sequence for the calls at this position of their round trips.
 pub fn writer_at(writer: &str, position: u64) -> String {
     format!("{writer} {position}")
 }
 
-/// Adds the records that `fill` pushes to a crawl. If several records have the same hash, the
-/// earliest is kept, regardless of their order.
+/// Adds the records that `fill` pushes to a crawl. If several records have the same hash, keeps the
+/// earliest, regardless of their order.
 ///
-/// An interrupted run can be repeated any number of times: the same records with the same writer
-/// name are counted once.
+/// An interrupted run can be repeated any number of times: the server counts the same records with
+/// the same writer name once.
 ///
 /// # Errors
 /// The error of `fill`, or the error of a call that failed.
@@ -91,7 +92,7 @@ pub fn feed<T, E: From<Error> + From<Refused>>(
         };
         let filled = fill(&mut feed).and_then(|filled| Ok(feed.finish().map(|()| filled)?));
         drop(feed);
-        // The error of the server takes precedence: it is the reason why `fill` stopped.
+        // The error of the server takes precedence, because it is the reason why `fill` stopped.
         match sender.join() {
             Ok(Ok(())) => filled,
             Ok(Err(error)) => Err(error.into()),
@@ -106,8 +107,8 @@ fn send(server: &Server, trips: &Receiver<Trip>) -> Result<(), Error> {
         for reply in trip.replies {
             match reply.take() {
                 Ok(_) => {}
-                // An earlier run has sent a later call of this sequence. It does so only after all
-                // calls of this round trip were counted.
+                // An earlier run has sent a later call of this sequence, which means that all calls
+                // of this round trip were counted.
                 Err(error) if error.code() == Some(Code::Stale) => {}
                 Err(error) => return Err(error),
             }
@@ -117,10 +118,10 @@ fn send(server: &Server, trips: &Receiver<Trip>) -> Result<(), Error> {
 }
 
 impl Feed<'_> {
-    /// Adds a record, and sends a call once enough records are buffered.
+    /// Adds a record. Sends a call when enough records are buffered.
     ///
     /// # Errors
-    /// Fails once a call has failed; [`feed`] returns the cause.
+    /// Fails if a call has failed. [`feed`] returns the cause.
     pub fn push(&mut self, record: Added<'_>) -> Result<(), Refused> {
         let mut end = |part: &[u8]| {
             self.bytes.extend_from_slice(part);

@@ -47,11 +47,11 @@ pub enum CrawlState {
     Committed,
     /// Part of the merged index, and in progress again.
     Continued,
-    /// Taken out by a purge by Browsertrix that has not finished.
+    /// A purge by Browsertrix that has not finished has taken the crawl out.
     Outgoing,
     /// Cancelled by Browsertrix after some of its hashes were merged.
     Canceled,
-    /// Absent from every set of crawls: the crawl was never announced, or is a leftover.
+    /// Not in any set of crawls: the crawl was never registered, or is a leftover.
     Unlisted,
 }
 
@@ -126,7 +126,7 @@ map_reply! {
 }
 
 map_reply! {
-    /// Status of a crawl in the list (`DEDUPE.CRAWLS`).
+    /// State and statistics of a crawl in the list (`DEDUPE.CRAWLS`).
     Standing as "camelCase" {
         /// State of the crawl.
         state: CrawlState,
@@ -148,13 +148,13 @@ map_reply! {
     }
 }
 
-/// An entry of the list of crawls: id and status.
+/// An entry of the list of crawls: id and statistics.
 #[derive(Clone, PartialEq, Serialize)]
 pub struct Crawl {
     /// Id of the crawl.
     #[serde(serialize_with = "as_text")]
     pub crawl: Vec<u8>,
-    /// Status of the crawl.
+    /// State and statistics of the crawl.
     #[serde(flatten)]
     pub standing: Standing,
 }
@@ -175,11 +175,11 @@ impl FromRedisValue for Crawls {
 /// Filter for the list of crawls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listed {
-    /// Crawls with something to commit.
+    /// Crawls with uncommitted records.
     Uncommitted,
     /// Crawls that are part of the merged index.
     Committed,
-    /// Crawls that have records but are in no set; to find them, the server scans all of its keys.
+    /// Crawls that have records but are in no set. To find them, the server scans all of its keys.
     Unlisted,
 }
 
@@ -190,33 +190,34 @@ map_reply! {
         crawls: u64,
         /// Number of hashes in the merged index.
         hashes: u64,
-        /// Hashes whose owner is committed but has no record of them.
+        /// Number of hashes whose owner is committed but has no record of them.
         dangling_owners: u64,
-        /// Hashes of committed crawls that are missing from the merged index.
+        /// Number of hashes of committed crawls that are missing from the merged index.
         missing_hashes: u64,
-        /// Hashes whose owner is not committed.
+        /// Number of hashes whose owner is not committed.
         hidden_owners: u64,
-        /// Records that cannot be parsed.
+        /// Number of records that cannot be parsed.
         bad_records: u64,
-        /// Counters that differ from the sum over the crawls.
+        /// Number of counters that differ from the sum over the crawls.
         count_drift: u64,
-        /// Keys of this module that refer to crawls that do not exist.
+        /// Number of the module's keys that refer to nonexistent crawls.
         leaked_keys: u64,
-        /// Crawls that have records but are in no set; not an error.
+        /// Number of crawls that have records but are in no set. This is not an error.
         unlisted_crawls: u64,
-        /// Crawls that a purge by Browsertrix has taken out and neither restored nor deleted.
+        /// Number of crawls that a purge by Browsertrix has taken out and neither restored nor
+        /// deleted.
         to_remove_crawls: u64,
-        /// Lists of the other crawls that hold a hash that are out of date.
+        /// Number of outdated lists of further holders, that is, of the other crawls with a hash.
         stale_holders: u64,
-        /// Crawls whose commit or removal is running or was interrupted; plus one for a running or
-        /// interrupted storage conversion.
+        /// Number of crawls whose commit or removal is running or was interrupted, plus 1 if a
+        /// storage conversion is running or was interrupted.
         interrupted: u64,
-        /// WACZ files of committed crawls that were never finished; not an error.
+        /// Number of WACZ files of committed crawls that were never finished. This is not an error.
         placeholders: u64,
         /// True if no errors were found. A repair reports the state before the repair.
         ok: bool,
-        /// Hashes that the index by URL lacks or lists under another URL, plus its entries without
-        /// a record. `None` if there is no index by URL.
+        /// Number of hashes that are missing from the index by URL or are in it under another URL,
+        /// plus the number of its entries without a record. `None` if there is no index by URL.
         url_drift: Option<u64>,
         /// Number of repairs made. `None` for a check, which repairs nothing.
         repaired: Option<u64>,
@@ -224,7 +225,8 @@ map_reply! {
 }
 
 impl<S: Ask> Index<S> {
-    /// Returns the statistics of the index (`DEDUPE.STATS`). All are 0 if the index does not exist.
+    /// Returns the statistics of the index (`DEDUPE.STATS`). If the index does not exist, all
+    /// numbers are 0.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -242,7 +244,7 @@ impl<S: Ask> Index<S> {
     }
 
     /// Returns the statistics of the index, with `memory` estimated from a sample of 0 to 64 crawls
-    /// (`DEDUPE.STATS … SAMPLES`). Cheap enough for frequent polling.
+    /// (`DEDUPE.STATS … SAMPLES`). Fast enough for frequent polling.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -320,8 +322,8 @@ impl<S: Ask> Index<S> {
         self.server.ask(Call::new(check).repeatable().waits())
     }
 
-    /// Repairs an inconsistent index (`DEDUPE.REPAIR`). Returns the errors that were found, and the number of
-    /// repairs.
+    /// Repairs an inconsistent index (`DEDUPE.REPAIR`). Returns the errors that were found, and the
+    /// number of repairs.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -331,7 +333,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `OOM` when the server is at `maxmemory`, or a connection error.
+    /// `OOM` if the server has reached `maxmemory`, or a connection error.
     pub fn repair(&self) -> S::Answer<Check> {
         let repair = self.command("DEDUPE.REPAIR");
         self.server.ask(Call::new(repair).repeatable().waits())

@@ -1,18 +1,18 @@
-//! Records: the original of a payload, and the records that a crawl writes.
+//! Records: the original of a payload, and the records that a crawl adds.
 
 use redis::{Cmd, FromRedisValue, ParsingError, Value};
 use serde::Serialize;
 
 use crate::reply::{as_optional_text, as_text, shown};
 
-/// The original of a payload: the record that first stored its hash.
+/// The original of a payload: the first stored record of its hash.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Original {
     /// Crawl that stored the record.
     #[serde(serialize_with = "as_text")]
     pub crawl: Vec<u8>,
-    /// Index of the WACZ file that holds the record, within that crawl.
+    /// Index of the WACZ file that contains the record, within that crawl.
     pub wacz_index: u64,
     /// Capture date in the format that the crawler sent: 14 digits, 17 digits or ISO 8601.
     #[serde(serialize_with = "as_text")]
@@ -39,7 +39,7 @@ impl FromRedisValue for Original {
     }
 }
 
-/// An original, and the name of the WACZ file that holds it.
+/// An original, and the name of the WACZ file that contains it.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Located {
@@ -112,9 +112,9 @@ pub struct Revisited<'a> {
     pub hash: &'a [u8],
     /// Size of the `revisit` record in bytes.
     pub size: u64,
-    /// The original that the record refers to, as returned by [`lookup`](super::Index::lookup) or
-    /// [`claim`](super::Index::claim). If it is `None`, the server looks up the payload again, and
-    /// may store a reference to a different original than the one in the WARC record.
+    /// The original to which the record refers, as [`lookup`](super::Index::lookup) or
+    /// [`claim`](super::Index::claim) returned it. With `None`, the server looks up the payload
+    /// again, and may store a reference to a different original than the one in the WARC record.
     pub original: Option<&'a Original>,
 }
 
@@ -133,12 +133,12 @@ impl Revisited<'_> {
     }
 }
 
-/// Sequence number of a call, so that the server counts a call once even if it arrives twice.
+/// Sequence number of a call. With it, the server counts a call once even if it arrives twice.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Sequence<'a> {
     /// Name of the writer, up to 1 KiB.
     pub writer: &'a [u8],
-    /// Number of the call, starting at 1 and increasing with each call of the writer.
+    /// Number of the call. It starts at 1 and increases with each call of the writer.
     pub number: u64,
 }
 
@@ -150,8 +150,8 @@ impl Sequence<'_> {
     }
 
     /// Calls `add` with the sequence for `ADD` calls of a writer that also sends `REVISIT`s. The
-    /// two kinds of calls have separate sequences. Otherwise a refused `ADD` would look counted
-    /// once a later `REVISIT` has succeeded.
+    /// two kinds of calls have separate sequences. Otherwise, after a later `REVISIT` has
+    /// succeeded, a refused `ADD` would look as if it was counted.
     pub(super) fn adding<T>(&self, add: impl FnOnce(&Adding<'_>) -> T) -> T {
         let writer = [self.writer, b" add"].concat();
         add(&Adding {
@@ -179,12 +179,12 @@ impl Sequence<'_> {
 /// Options of [`Index::add`](super::Index::add).
 #[derive(Clone, Copy, Default)]
 pub struct Adding<'a> {
-    /// Makes the call safe to send twice.
+    /// Sequence number, with which the call can safely be sent twice.
     pub sequence: Option<Sequence<'a>>,
     /// Keeps the earliest record of a hash within an uncommitted crawl, regardless of the order of
-    /// arrival. Otherwise the record that arrives first is kept.
+    /// arrival. Otherwise, the server keeps the record that arrives first.
     pub earliest: bool,
-    /// Token of the claim, on one of the hashes, that this call settles.
+    /// Token of a claim on one of the hashes. The call settles this claim.
     pub token: Option<&'a [u8]>,
 }
 
@@ -204,18 +204,17 @@ impl Adding<'_> {
     }
 }
 
-/// Detail that the server stores about the original of a revisit. It determines what
+/// The reference that the server stores for the original of a revisit. This determines how much
 /// [`requires`](super::Index::requires) can report about the crawl.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub enum Reference<'a> {
     /// The crawl of the original.
     #[default]
     Crawl,
-    /// The crawl of the original; and the WACZ file of the original, as a requirement of the WACZ
-    /// with this id, to which the revisit is written.
+    /// The crawl and the WACZ file of the original, as requirements of the WACZ file with this id,
+    /// which contains the revisit.
     Wacz(&'a [u8]),
-    /// Only the number of revisits of the crawl, without references: the crawler stores the
-    /// originals elsewhere.
+    /// No reference, only the number of revisits: the crawler stores the references itself.
     None,
 }
 
@@ -232,9 +231,9 @@ impl std::fmt::Debug for Reference<'_> {
 /// Options of [`Index::revisit`](super::Index::revisit).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Revisiting<'a> {
-    /// Detail that the server stores about the originals.
+    /// The references that the server stores for the originals.
     pub reference: Reference<'a>,
-    /// Makes the call safe to send twice.
+    /// Sequence number, with which the call can safely be sent twice.
     pub sequence: Option<Sequence<'a>>,
 }
 

@@ -7,12 +7,12 @@ use super::Index;
 use crate::reply::{as_optional_text, as_text, shown, take};
 use crate::server::{Ask, Call};
 
-/// Subject of a query for requirements.
+/// The object whose requirements are requested.
 #[derive(Clone, Copy)]
 pub enum Of<'a> {
-    /// Every WACZ file of each crawl that this crawl depends on.
+    /// Every WACZ file of each crawl on which this crawl depends.
     Crawl(&'a [u8]),
-    /// Exactly the files that the revisits of the WACZ with this id refer to.
+    /// Exactly the files to which the revisits of the WACZ file with this id refer.
     Wacz(&'a [u8]),
     /// Exactly these files, each given as `crawl waczIndex`.
     References(&'a [&'a [u8]]),
@@ -42,7 +42,7 @@ pub struct Required {
     pub hash: Option<Vec<u8>>,
     /// The size of the WACZ file in bytes, if it is finished.
     pub size: Option<u64>,
-    /// Crawl that the file belongs to.
+    /// The crawl to which the file belongs.
     #[serde(rename = "crawlId", serialize_with = "as_text")]
     pub crawl: Vec<u8>,
 }
@@ -67,7 +67,8 @@ pub struct Dependent {
     /// Id of the crawl.
     #[serde(serialize_with = "as_text")]
     pub crawl: Vec<u8>,
-    /// Number of its revisits whose originals are in the other crawl. `None` if they were not counted.
+    /// Number of its revisits whose originals are in the other crawl. `None` if the revisits were
+    /// not counted.
     pub revisits: Option<u64>,
 }
 
@@ -82,8 +83,8 @@ impl FromRedisValue for Dependent {
 
 impl<S: Ask> Index<S> {
     /// Lists the WACZ files that are required for replay in addition to the crawl's own files
-    /// (`DEDUPE.REQUIRES`). With `transitive`, includes the dependencies of their crawls, and so
-    /// on.
+    /// (`DEDUPE.REQUIRES`). With `transitive`, also lists the files that those crawls require, and
+    /// so on.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -95,7 +96,8 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOCRAWL` when the crawl does not exist, `ERR` for an invalid reference; or a connection error.
+    /// `NOCRAWL` when the crawl does not exist, `ERR` for an invalid reference; or a connection
+    /// error.
     pub fn requires(&self, of: Of<'_>, transitive: bool) -> S::Answer<Vec<Required>> {
         if let Of::References([]) = of {
             return self.server.ask(Call::known(Vec::new()));

@@ -1,4 +1,5 @@
-//! Sharded index: spread over many prefixes, and so over the nodes of a cluster.
+//! A sharded index: an index that is spread over many prefixes, and therefore over the nodes of a
+//! cluster.
 
 mod crawl;
 mod figures;
@@ -19,24 +20,25 @@ use crate::server::{Call, Code, Error, Server, Steps};
 
 /// A large index, spread over the prefixes of several shards, with the same calls as an [`Index`].
 ///
-/// The bits of a hash decide which shard it belongs to. The lists of WACZ files are in the first shard only,
-/// the home shard, so that a `wacz_index` means the same in all shards. The prefixes have hash tags at even
-/// distances, so that the shards fill a cluster evenly; a server that is not a cluster works as well.
+/// The bits of a hash determine its shard. The lists of WACZ files are only in the first shard (the
+/// home shard), so that a `wacz_index` has the same meaning in all shards. The hash tags of the
+/// prefixes are at even distances, so that the shards fill a cluster evenly. A server that is not a
+/// cluster works, too.
 ///
-/// A call that concerns several shards runs on each of them separately. When such a call fails, some shards
-/// may have done their part: send it again, with the same [`Sequence`](super::Sequence) if it has one. A
-/// [`commit`](Sharded::commit) commits each shard in turn, the home shard last: only then is the crawl
-/// committed as a whole. Until then, and after a crash, look-ups may see part of the crawl. A mark in the
-/// home shard keeps other clients from starting a conflicting operation before this one is finished
-/// ([`Code::Sharded`]). Any interrupted call can be sent again and then finishes.
+/// A call for several shards runs on each of them separately. If such a call fails, it may have
+/// succeeded on some shards: send it again, with the same [`Sequence`](super::Sequence) if it has
+/// one. A [`commit`](Sharded::commit) commits each shard in turn, the home shard last; then the
+/// whole crawl is committed. Until then, and after a crash, look-ups may find only a part of the
+/// crawl. A mark in the home shard keeps other clients from starting a conflicting operation before
+/// this one is finished ([`Code::Sharded`]). To finish an interrupted call, send it again.
 #[derive(Clone, Debug)]
 pub struct Sharded<S = Server> {
     shards: Arc<[Index<S>]>,
 }
 
 impl Sharded {
-    /// Connects to the server or cluster at `url`, and opens the index of this name with `shards` shards,
-    /// from 1 to 1024. The number of shards is fixed when the index is created.
+    /// Connects to the server or cluster at `url`, and opens the index of this name with `shards`
+    /// shards, from 1 to 1024. The number of shards cannot change after the index was created.
     ///
     /// ```no_run
     /// use crawlspace_client::dedupe::Sharded;
@@ -46,8 +48,8 @@ impl Sharded {
     /// ```
     ///
     /// # Errors
-    /// `SHARDED` when the index has another number of shards, `BADPREFIX` when the name is not a valid name
-    /// of an index; or a connection error.
+    /// `SHARDED` when the index has another number of shards, `BADPREFIX` when the name is not a
+    /// valid name of an index; or a connection error.
     pub fn open(url: &str, name: impl Into<Vec<u8>>, shards: u16) -> Result<Sharded, Error> {
         Sharded::on(&Server::open(url)?, name, shards)
     }
@@ -82,12 +84,13 @@ impl<S: Steps> Sharded<S> {
         })
     }
 
-    /// Stores the number of shards in the home shard, or checks it against the stored number.
+    /// Stores the number of shards in the home shard. If a number is stored already, checks that it
+    /// is the same.
     async fn agree(&self, shards: u16) -> Result<(), Error> {
         let key = self.home().key(KEY);
         let mut get = redis::cmd("HGET");
         get.arg(&key).arg(COUNT);
-        // Read first: a user without write permission cannot store the number.
+        // Read the number first, because a user without write permission cannot store it.
         let there: Option<u16> = self
             .server()
             .step(Call::new(get.clone()).repeatable())
@@ -126,7 +129,7 @@ impl<S: Steps> Sharded<S> {
         &self.shards
     }
 
-    /// Returns the server, connection or batch that the calls are sent over.
+    /// Returns the server, connection or batch over which the calls are sent.
     pub fn server(&self) -> &S {
         self.home().server()
     }
@@ -135,7 +138,7 @@ impl<S: Steps> Sharded<S> {
         &self.shards[0]
     }
 
-    /// Returns the shard that a hash belongs to.
+    /// Returns the shard of a hash.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;

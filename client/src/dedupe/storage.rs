@@ -14,9 +14,9 @@ pub enum Storage {
     Plain,
     /// A packed value, which takes a fraction of the memory.
     Packed,
-    /// Being packed, or interrupted while packing: [`Index::pack`] resumes.
+    /// Being packed, or interrupted while it was packed. [`Index::pack`] resumes.
     Packing,
-    /// Being unpacked, or interrupted while unpacking: [`Index::unpack`] resumes.
+    /// Being unpacked, or interrupted while it was unpacked. [`Index::unpack`] resumes.
     Unpacking,
 }
 
@@ -53,19 +53,20 @@ map_reply! {
         hashes: u64,
         /// Number of records of committed crawls that this call moved.
         records: u64,
-        /// Memory in bytes, of the packed value or of the plain merged index. The plain index is
-        /// estimated, and includes the lists of the other crawls that hold a hash.
+        /// Memory of the packed value or of the plain merged index, in bytes. For the plain index,
+        /// this is an estimate that includes the lists of further holders.
         memory: u64,
     }
 }
 
 impl<S: Ask> Index<S> {
     /// Packs the committed part of the index into one value, which takes a fraction of the memory
-    /// (`DEDUPE.PACK`). All calls keep returning the same results; plain clients can no longer read the keys.
-    /// Other clients are served during the change.
+    /// (`DEDUPE.PACK`). All calls return the same results as before, but plain clients can no
+    /// longer read the keys. The server serves other clients during the conversion.
     ///
-    /// An interrupted change resumes where it stopped. If the connection breaks and the command is retried,
-    /// the reply counts only what the second attempt had left to do: usually nothing.
+    /// An interrupted conversion resumes where it stopped. If the connection breaks and the client
+    /// retries the command, the reply counts only the entries that the second attempt moved, which
+    /// is usually none.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -76,14 +77,15 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `WRONGTYPE` when a key of the index has another type (nothing is moved), or a connection error.
+    /// `WRONGTYPE` when a key of the index has another type (nothing is moved), or a connection
+    /// error.
     pub fn pack(&self) -> S::Answer<Moved> {
         let pack = self.command("DEDUPE.PACK");
         self.server.ask(Call::new(pack).repeatable().waits())
     }
 
-    /// Unpacks the committed part into the documented plain keys, byte for byte (`DEDUPE.UNPACK`). They take
-    /// several times the memory.
+    /// Unpacks the committed part into the documented plain keys, byte for byte (`DEDUPE.UNPACK`).
+    /// The plain keys take several times as much memory.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -93,8 +95,8 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`pack`](Index::pack), and `OOM` when the server is at `maxmemory`: free memory and send
-    /// it again, or pack again.
+    /// The errors of [`pack`](Index::pack), and `OOM` if the server has reached `maxmemory`: free
+    /// memory and call `unpack` again, or call `pack`.
     pub fn unpack(&self) -> S::Answer<Moved> {
         let unpack = self.command("DEDUPE.UNPACK");
         self.server.ask(Call::new(unpack).repeatable().waits())

@@ -1,4 +1,4 @@
-//! Look-up of captures by URL.
+//! Looks up captures by URL.
 
 use redis::{FromRedisValue, ParsingError, Value};
 use serde::Serialize;
@@ -17,7 +17,7 @@ pub struct Capture {
     /// Hash of the payload.
     #[serde(serialize_with = "as_text")]
     pub hash: Vec<u8>,
-    /// Index of the WACZ file that holds the record, within that crawl.
+    /// Index of the WACZ file that contains the record, within that crawl.
     pub wacz_index: u64,
     /// Capture date in the format that the crawler sent: 14 digits, 17 digits or ISO 8601.
     #[serde(serialize_with = "as_text")]
@@ -49,11 +49,11 @@ impl FromRedisValue for Capture {
 /// Options of a look-up by URL.
 #[derive(Clone, Copy, Default)]
 pub struct Captures<'a> {
-    /// Includes uncommitted captures of this crawl.
+    /// A crawl whose uncommitted captures are also returned.
     pub crawl: Option<&'a [u8]>,
-    /// Maximum number of captures per URL, 1 to 10 000; the default is 100.
+    /// Maximum number of captures per URL, from 1 to 10 000. The default is 100.
     pub limit: Option<u64>,
-    /// Upper bound of the capture date, exclusive.
+    /// Exclusive upper bound of the capture date.
     pub before: Option<&'a [u8]>,
 }
 
@@ -66,7 +66,7 @@ map_reply! {
         urls: String,
         /// Number of indexed crawls, including uncommitted ones.
         crawls: u64,
-        /// Number of their records.
+        /// Number of records of these crawls.
         records: u64,
     }
 }
@@ -108,7 +108,8 @@ impl<S: Ask> Index<S> {
         self.server.ask(Call::new(lookup).repeatable().waits())
     }
 
-    /// Switches the index by URL on or off (`DEDUPE.URLS`). Other clients are served during the change.
+    /// Switches the index by URL on or off (`DEDUPE.URLS`). The server serves other clients during
+    /// the change.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -118,8 +119,8 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `WRONGTYPE` when a key of the index has another type, `OOM` when the server is at `maxmemory`; or a
-    /// connection error.
+    /// `WRONGTYPE` when a key of the index has another type, `OOM` when the server is at
+    /// `maxmemory`; or a connection error.
     pub fn set_urls(&self, on: bool) -> S::Answer<Urls> {
         let mut urls = self.command("DEDUPE.URLS");
         urls.arg(if on { "ON" } else { "OFF" });

@@ -10,10 +10,10 @@ map_reply! {
         /// Name of the WACZ file.
         #[serde(serialize_with = "as_text")]
         filename: Vec<u8>,
-        /// Hash of the WACZ file, once it is finished.
+        /// Hash of the WACZ file; `None` until the file is finished.
         #[serde(serialize_with = "as_optional_text")]
         hash: Option<Vec<u8>>,
-        /// Size of the WACZ file in bytes, once it is finished.
+        /// Size of the WACZ file in bytes; `None` until the file is finished.
         size: Option<u64>,
     }
 }
@@ -21,8 +21,8 @@ map_reply! {
 debug_as_text! { Wacz { filename: text, hash: optional, size: plain } }
 
 impl<S: Ask> Index<S> {
-    /// Registers a WACZ file that the crawl has begun (`DEDUPE.WACZOPEN`). Returns its index within the
-    /// crawl; for a file that is already registered, the same index again.
+    /// Registers a WACZ file that the crawl has begun (`DEDUPE.WACZOPEN`). Returns its index within
+    /// the crawl. If the file is already registered, returns the same index again.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -41,7 +41,8 @@ impl<S: Ask> Index<S> {
         self.repeat(open)
     }
 
-    /// Marks the file at this index as finished (`DEDUPE.WACZCLOSE`). Its size is counted once.
+    /// Marks the file at this index as finished (`DEDUPE.WACZCLOSE`). The server counts its size
+    /// once, even if the call is repeated.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -54,8 +55,8 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOCRAWL`, `REMOVING`; `ERR` when there is no file at this index, or another one; or a connection
-    /// error.
+    /// `NOCRAWL`, `REMOVING`; `ERR` if there is no file at this index, or another file; or a
+    /// connection error.
     pub fn wacz_close(
         &self,
         crawl: impl AsRef<[u8]>,

@@ -1,20 +1,20 @@
-//! Replies of the commands for operators. The fields have the names that the replies use.
+//! Replies of the commands for operators. The fields have the same names as in the replies.
 
 use super::Millis;
 use crate::reply::{as_optional_text, as_text};
 
 map_reply! {
-    /// Fetch status of a host group, with the reason why it is not being fetched from (`CHG.WHY`).
+    /// The state of a host group, with the reason why no worker fetches from it (`CHG.WHY`).
     Why {
         /// Host group (CHG).
         #[serde(serialize_with = "as_text")]
         chg: Vec<u8>,
         /// `ready`, `waiting`, `busy`, `idle`, `blocked`, `paused` or `gated`.
         state: String,
-        /// Reason, as a sentence.
+        /// The reason, as a sentence.
         why: String,
-        /// Due time of the group. Does not consider holds without an end, such as a pause of the
-        /// whole frontier.
+        /// Due time of the group. Ignores pauses without an end, such as a pause of the whole
+        /// frontier.
         due: Millis,
         /// Milliseconds until the group is due.
         r#in: u64,
@@ -32,11 +32,11 @@ map_reply! {
         parallel: u64,
         /// Minimum time between the starts of two fetches, in milliseconds.
         gap: u64,
-        /// Pause after a fetch that is stored for the group, in milliseconds.
+        /// Pause after a fetch in milliseconds, as stored for the group.
         delay: Option<u64>,
         /// Number of URIs that the group still accepts. `None` for no limit.
         budget: Option<u64>,
-        /// Name of the shared gate, if the group shares a gate with other CHGs.
+        /// Name of the gate that the group shares with other groups, if there is one.
         #[serde(serialize_with = "as_optional_text")]
         group: Option<Vec<u8>>,
         /// Time at which the shared gate opens.
@@ -45,7 +45,7 @@ map_reply! {
         backoff: u64,
         /// Number of consecutive leases that expired.
         expired: u64,
-        /// Executions with queued URIs, the first thousand.
+        /// The first 1000 executions with queued URIs.
         executions: Vec<Execution>,
         /// True if `executions` is truncated.
         more_executions: bool,
@@ -78,7 +78,7 @@ map_reply! {
         /// Id of the execution.
         #[serde(serialize_with = "as_text")]
         execution: Vec<u8>,
-        /// Weight of the execution: its share of the fetches.
+        /// Weight of the execution, which determines its share of the fetches.
         weight: Option<u64>,
         /// Number of its URIs in this group.
         uris: u64,
@@ -88,42 +88,42 @@ map_reply! {
 map_reply! {
     /// Statistics of a frontier (`CHG.INFO`).
     Info {
-        /// Groups in the waiting queue.
+        /// Number of groups in the waiting queue.
         groups_waiting: u64,
-        /// Groups that are ready to be leased.
+        /// Number of groups that are ready to be leased.
         groups_ready: u64,
-        /// Groups that are leased.
+        /// Number of groups that are leased.
         groups_busy: u64,
-        /// Groups without URIs whose politeness gate is still closed.
+        /// Number of groups without URIs whose politeness pause has not ended yet.
         groups_idle: u64,
-        /// Groups queued behind a closed shared gate, without the one member of each gate that
-        /// waits on behalf of the others.
+        /// Number of groups that are queued behind a closed shared gate. Excludes the
+        /// representative of each gate, which waits for all groups of the gate.
         groups_gated: u64,
-        /// Groups that can be leased now: ready groups, and waiting groups that are due.
+        /// Number of groups that can be leased now: ready groups, and waiting groups that are due.
         due: u64,
-        /// Time since the first of the due groups became due, in milliseconds.
+        /// Time since the earliest of the due groups became due, in milliseconds.
         oldest_ready_ms: u64,
-        /// Queued URIs.
+        /// Number of queued URIs.
         uris: u64,
-        /// Executions with queued URIs.
+        /// Number of executions with queued URIs.
         executions: u64,
         /// `all` if the whole frontier is paused, otherwise the number of paused executions.
         paused: String,
-        /// Clients blocked in `NEXT`.
+        /// Number of clients that are blocked in `NEXT`.
         waiters: u64,
-        /// Leases granted.
+        /// Number of leases granted.
         leases: u64,
-        /// Leases released.
+        /// Number of leases released.
         releases: u64,
-        /// Leases expired.
+        /// Number of leases that expired.
         expired: u64,
-        /// Unread reports of expired leases.
+        /// Number of unread reports of expired leases.
         expired_reports: u64,
-        /// Reports that were dropped because too many were unread.
+        /// Number of reports that were dropped because too many were unread.
         reports_dropped: u64,
-        /// Leases granted per second, over the last seconds.
+        /// Number of leases granted per second, over the last seconds.
         rate_leases: u64,
-        /// Measured pauses between two fetches of a group.
+        /// Number of measured pauses between two fetches of a group.
         pauses_observed: u64,
         /// Shortest measured pause, in milliseconds.
         smallest_pause_ms: Option<u64>,
@@ -142,7 +142,7 @@ map_reply! {
     Check {
         /// Number of groups.
         groups: u64,
-        /// Executions with queued URIs.
+        /// Number of executions with queued URIs.
         executions: u64,
         /// Value of `QCT`, the total number of queued URIs.
         total: u64,
@@ -150,11 +150,11 @@ map_reply! {
         sum_groups: u64,
         /// Sum of the executions' counts.
         sum_executions: u64,
-        /// True if no errors were found; a repair reports the state before it.
+        /// True if the check found no errors. A repair reports the state before the repair.
         consistent: bool,
-        /// Descriptions of the errors, the first hundred.
+        /// Descriptions of the first 100 errors.
         problems: Vec<String>,
-        /// Total number of errors found.
+        /// Total number of errors.
         problems_total: u64,
         /// True if plain clients wrote to the frontier during the check, so that some findings may be false.
         disturbed: bool,

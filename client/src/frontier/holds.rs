@@ -6,7 +6,7 @@ use super::{Frontier, Millis, millis};
 use crate::reply::shown;
 use crate::server::{Ask, Call};
 
-/// Scope of a pause or resume.
+/// The target of a pause or resume.
 #[derive(Clone, Copy)]
 pub enum Held<'a> {
     /// Every group of the frontier.
@@ -118,9 +118,9 @@ impl<S: Ask> Frontier<S> {
         self.repeat(hold)
     }
 
-    /// Sets limits of a group, which may not have any URIs yet (`CHG.LIMIT`). A call with a budget is not
-    /// retried when the connection breaks, because a retry would discard the count of URIs accepted in the
-    /// meantime.
+    /// Sets limits of a group (`CHG.LIMIT`). The group need not have any URIs yet. If the
+    /// connection breaks, the client does not retry a call with a budget, because a retry would
+    /// reset the number of URIs that the group accepted in the meantime.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -130,7 +130,7 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// Fails when no limit is given; or with a server or connection error.
+    /// Fails if no limit is given, or with a server or connection error.
     pub fn limit(&self, chg: impl AsRef<[u8]>, limits: &Limits) -> S::Answer<()> {
         let chg = chg.as_ref();
         let mut limit = self.command("CHG.LIMIT");
@@ -154,9 +154,9 @@ impl<S: Ask> Frontier<S> {
         self.once(limit)
     }
 
-    /// Puts groups behind a shared gate, for hosts on one server, for example: only one of them is fetched
-    /// from at a time, and the pause after a fetch applies to all (`CHG.GROUP`). An empty name removes them
-    /// from their shared gate.
+    /// Puts groups behind a shared gate, for example because their hosts are on one server
+    /// (`CHG.GROUP`). Workers then fetch from only one of these groups at a time, and the pause
+    /// after a fetch applies to all of them. An empty name removes them from their shared gate.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;

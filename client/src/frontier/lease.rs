@@ -10,11 +10,12 @@ use super::{Frontier, Millis, command, millis};
 use crate::reply::{as_optional_text, as_text, shown};
 use crate::server::{Ask, Call, Error, Steps};
 
-/// Maximum wait requested from the server in one call; the client repeats the call for longer waits. It is
-/// shorter than the timeout after which the connection considers a silent server dead.
+/// Maximum waiting time that one call requests from the server. For longer waits, the client
+/// repeats the call. It is shorter than the timeout after which the connection treats a silent
+/// server as dead.
 const MAX_WAIT: Duration = Duration::from_secs(300);
 
-/// The right to fetch from one host group, until it is released or its deadline passes.
+/// The right to fetch from one host group until the lease is released or its deadline passes.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct Lease {
     /// Host group (CHG).
@@ -22,7 +23,7 @@ pub struct Lease {
     pub chg: Vec<u8>,
     /// Token of the lease, unique per lease.
     pub token: u64,
-    /// Time at which the lease expires and the group can be leased by another worker.
+    /// Time at which the lease expires. Then another worker can lease the group.
     pub deadline: Millis,
     /// Time at which the group became due.
     pub due: Millis,
@@ -82,7 +83,7 @@ impl FromRedisValue for Lease {
 /// Options of a request for leases.
 #[derive(Clone, Copy, Debug)]
 pub struct Next {
-    /// Duration of the leases; the default is the server's `crawlspace.chg-lease`.
+    /// Duration of the leases. The default is the server's `crawlspace.chg-lease`.
     pub lease: Option<Duration>,
     /// Maximum number of leases.
     pub count: u32,
@@ -101,7 +102,7 @@ impl Default for Next {
     }
 }
 
-/// Time to wait for a group that is due.
+/// The time to wait for a due group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// Return immediately.
@@ -113,8 +114,8 @@ pub enum Wait {
 }
 
 impl Wait {
-    /// Returns the `BLOCK` argument in milliseconds, at most `max`, after the caller has already
-    /// waited for `waited`. `None` if the server should not block.
+    /// Returns the `BLOCK` argument in milliseconds, at most `max`, for a caller that has already
+    /// waited for `waited`. Returns `None` if the server should not block.
     fn left(self, waited: Duration, max: Duration) -> Option<u64> {
         let left = match self {
             Wait::No => return None,
@@ -126,17 +127,17 @@ impl Wait {
     }
 }
 
-/// Pause of the group after a fetch.
+/// The pause of the group after a fetch.
 #[derive(Clone, Copy, Debug)]
 pub enum Pause {
     /// A pause until this time.
     Until(Millis),
     /// A pause of this length from now on.
     For(Duration),
-    /// A pause that the server computes from facts about the fetch.
+    /// A pause that the server computes from the properties of the fetch.
     Computed(Facts),
-    /// The pause that is stored for the group ([`Limits::delay`](super::Limits::delay)); an error if none is
-    /// stored.
+    /// The pause that is stored for the group ([`Limits::delay`](super::Limits::delay)). If none is
+    /// stored, the call fails.
     Stored,
 }
 
@@ -146,23 +147,24 @@ impl From<Facts> for Pause {
     }
 }
 
-/// Facts about a fetch, from which the server computes the pause.
+/// Properties of a fetch, from which the server computes the pause.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Facts {
     /// Duration of the fetch.
     pub elapsed: Duration,
-    /// Factor of the pause: 0 to 1000 with up to three decimals; the default is 1.
+    /// Ratio of the pause to the duration of the fetch: 0 to 1000 with up to three decimals. The
+    /// default is 1.
     pub factor: Option<f64>,
-    /// Minimum of the pause.
+    /// Minimum pause.
     pub min: Option<Duration>,
-    /// Maximum of the pause that is computed from the duration of the fetch.
+    /// Maximum pause that results from the duration of the fetch.
     pub max: Option<Duration>,
     /// `Crawl-delay` of the host's robots.txt.
     pub crawl_delay: Option<Duration>,
     /// `Retry-After` header of the response, as a duration.
     pub retry_after: Option<Duration>,
-    /// Status code of the response; negative if there was no response. Codes such as 429 and 503 make the
-    /// server back off, step by step.
+    /// Status code of the response; negative if there was no response. After codes such as 429 and
+    /// 503, the pause increases step by step (back-off).
     pub status: Option<i32>,
 }
 
@@ -189,14 +191,14 @@ impl Facts {
     }
 }
 
-/// Outcome for the URI of a lease.
+/// The result for the URI of a lease.
 #[derive(Clone, Copy)]
 pub enum Fetched<'a> {
-    /// The URI was handled and is removed. In a frontier that only counts URIs, `count` URIs of
-    /// this execution are subtracted.
+    /// The URI was handled and is removed. In a frontier that only counts URIs, subtracts `count`
+    /// URIs from this execution.
     #[allow(missing_docs)]
     Done { execution: &'a [u8], count: u64 },
-    /// The URI is retried at this time.
+    /// The URI must be fetched again at this time.
     Retry(Millis),
     /// The URI is queued again unchanged.
     Nothing,
@@ -217,10 +219,11 @@ impl std::fmt::Debug for Fetched<'_> {
 }
 
 impl<S: Ask> Frontier<S> {
-    /// Releases a lease after the fetch (`CHG.RELEASE`). Returns the time at which the group is due again.
+    /// Releases a lease after the fetch (`CHG.RELEASE`). Returns the time at which the group is due
+    /// again.
     ///
-    /// A repeated call changes nothing and returns the first reply, as long as no other worker has leased the
-    /// group since.
+    /// A repeated call changes nothing and returns the first reply, unless another worker has
+    /// leased the group since.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), crawlspace_client::Error> {
@@ -234,9 +237,9 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// `STALE` when the lease is no longer held, `NOCHG` when the group does not exist (nothing is changed),
-    /// or another server or connection error. After a retry, `STALE` may also mean that the first attempt
-    /// succeeded and the group was leased again.
+    /// `STALE` if the lease is no longer held, `NOCHG` if the group does not exist (nothing
+    /// changes), or another server or connection error. After a retry, `STALE` may also mean that
+    /// the first attempt succeeded and the group was leased again.
     pub fn release(
         &self,
         lease: &Lease,
@@ -275,8 +278,9 @@ impl<S: Ask> Frontier<S> {
         release
     }
 
-    /// Leases this group and no other, if it is due now and nothing blocks it (`CHG.NEXT … GROUP`). Without
-    /// `lease`, the lease lasts for the server's `crawlspace.chg-lease`.
+    /// Leases this group if it is due now and nothing holds it back (`CHG.NEXT … GROUP`). Never
+    /// leases another group. Without `lease`, the lease lasts for the server's
+    /// `crawlspace.chg-lease`.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), crawlspace_client::Error> {
@@ -332,11 +336,11 @@ impl<S: Ask> Frontier<S> {
 }
 
 impl<S: Steps> Frontier<S> {
-    /// Leases the groups that have been due for the longest time (`CHG.NEXT`). Empty if no group became due
-    /// within the wait.
+    /// Leases the groups that have been due for the longest time (`CHG.NEXT`). Returns an empty
+    /// list if no group became due during the wait.
     ///
-    /// A lease whose reply was lost with the connection expires at its deadline, and the group can then be
-    /// leased by another worker.
+    /// If the connection breaks and the reply is lost, the lease expires at its deadline, and
+    /// another worker can then lease the group.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -350,7 +354,8 @@ impl<S: Steps> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// `UNBLOCKED` when the server became a replica during the wait, or another server or connection error.
+    /// `UNBLOCKED` when the server became a replica during the wait, or another server or
+    /// connection error.
     pub fn next(&self, next: &Next) -> S::Answer<Vec<Lease>> {
         let (frontier, next) = (self.clone(), *next);
         self.server
@@ -385,20 +390,21 @@ impl<S: Steps> Frontier<S> {
             }
             match self.server.step(call.renewal(command)).await? {
                 Some(leases) => return Ok(leases),
-                // `CLIENT UNBLOCK` also ends a wait; a caller that waits without limit then asks again.
+                // `CLIENT UNBLOCK` also ends a wait. For a caller that waits without limit, ask
+                // again.
                 None if next.wait.left(begun.elapsed(), max).is_some() => {}
                 None => return Ok(Vec::new()),
             }
         }
     }
 
-    /// Returns the maximum wait per call, which is shorter than the timeout of a silent server.
+    /// Returns the maximum wait per call. It is shorter than the timeout for a silent server.
     fn max_wait(&self) -> Duration {
         MAX_WAIT.min(self.server.max_wait())
     }
 
-    /// Releases a lease and takes the next one in the same round trip (`CHG.RELEASE … NEXT`). `next.count` is
-    /// ignored: a release returns at most one new lease.
+    /// Releases a lease and requests the next one in the same round trip (`CHG.RELEASE … NEXT`).
+    /// Ignores `next.count`: a release returns at most one new lease.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), crawlspace_client::Error> {
@@ -414,8 +420,8 @@ impl<S: Steps> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`release`](Frontier::release), and `UNBLOCKED` when the server became a replica during
-    /// the wait; the lease is released in that case.
+    /// The errors of [`release`](Frontier::release), and `UNBLOCKED` when the server became a
+    /// replica during the wait; the lease is released in that case.
     pub fn release_and_next(
         &self,
         lease: &Lease,
@@ -447,8 +453,8 @@ impl<S: Steps> Frontier<S> {
             if taken.is_some() || next.wait == Wait::No {
                 return Ok((due, taken));
             }
-            // Either the server waited for the maximum time of one call, or the call was a retry,
-            // which does not wait.
+            // Either the server has waited for the maximum time of one call, or the call was a
+            // retry, which does not wait.
             let wait = match next.wait {
                 Wait::UpTo(whole) => match whole.checked_sub(begun.elapsed()) {
                     Some(left) => Wait::UpTo(left),

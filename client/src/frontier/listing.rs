@@ -1,4 +1,4 @@
-//! Paged listings of queued groups and URIs.
+//! Listings of queued groups and URIs, page by page.
 
 use redis::{Cmd, FromRedisValue, ParsingError, Value};
 use serde::Serialize;
@@ -36,15 +36,15 @@ pub(super) fn paged(mut command: Cmd, cursor: Option<&[u8]>, count: u32) -> Cmd 
     command
 }
 
-/// Queue of a group.
+/// The queue of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Queue {
-    /// Groups that wait until they are due.
+    /// Groups that are waiting until they are due.
     Waiting,
     /// Groups that are due.
     Ready,
-    /// Groups that are being fetched from.
+    /// Groups that workers are fetching from.
     Busy,
 }
 
@@ -74,7 +74,7 @@ pub struct ListedGroup {
     /// Host group (CHG).
     #[serde(serialize_with = "as_text")]
     pub chg: Vec<u8>,
-    /// Queue that the group is in.
+    /// The queue that contains the group.
     pub state: Queue,
     /// Due time of the group; for a busy group, the earliest deadline of its leases.
     pub due: Millis,

@@ -1,4 +1,4 @@
-//! Commands for operators: moving, dropping, listing, checking and repairing.
+//! Commands for operators: move, drop, list, check and repair.
 
 use redis::{FromRedisValue, ParsingError, Value};
 use serde::Serialize;
@@ -20,7 +20,7 @@ pub struct Expired {
     /// Leased URI, if the frontier stores URIs.
     #[serde(serialize_with = "as_optional_text")]
     pub uri: Option<Vec<u8>>,
-    /// Number of times that a lease of this URI has expired; if the frontier only counts URIs, number of
+    /// Number of expired leases of this URI. If the frontier only counts URIs, number of
     /// consecutive expired leases of the group.
     pub times: u64,
 }
@@ -40,8 +40,9 @@ impl FromRedisValue for Expired {
 }
 
 impl<S: Ask> Frontier<S> {
-    /// Moves everything queued for `from` to `to` (`CHG.MOVE`). Returns the number of URIs moved, and the
-    /// number that `to` has now. The call is not retried when the connection breaks.
+    /// Moves all queued URIs of `from` to `to` (`CHG.MOVE`). Returns the number of moved URIs, and
+    /// the number of URIs that `to` has now. The client does not retry the call if the connection
+    /// breaks.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -51,8 +52,8 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// `LEASED` when `from` is leased by a worker, `NOCHG` when the group does not exist; or another server
-    /// or connection error.
+    /// `LEASED` when `from` is leased by a worker, `NOCHG` when the group does not exist; or
+    /// another server or connection error.
     pub fn move_uris(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> S::Answer<(u64, u64)> {
         let (from, to) = (from.as_ref(), to.as_ref());
         let mut moving = self.command("CHG.MOVE");
@@ -60,8 +61,8 @@ impl<S: Ask> Frontier<S> {
         self.server.ask(Call::new(moving).waits())
     }
 
-    /// Drops all URIs of an aborted crawl (`CHG.DROP`). Returns the number of groups that had any,
-    /// and the number of URIs; after a retry, only what the second attempt dropped.
+    /// Drops all URIs of an aborted crawl (`CHG.DROP`). Returns the number of groups that had such
+    /// URIs, and the number of URIs. After a retry, the numbers cover only the second attempt.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -80,8 +81,8 @@ impl<S: Ask> Frontier<S> {
     }
 
     /// Drops the URIs of all crawls from a group, and keeps its pause and limits
-    /// (`CHG.DROP … GROUP`). Returns the number of executions that had any, and the number of URIs;
-    /// after a retry, only what the second attempt dropped.
+    /// (`CHG.DROP … GROUP`). Returns the number of executions that had URIs in the group, and the
+    /// number of URIs. After a retry, the numbers cover only the second attempt.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -99,8 +100,9 @@ impl<S: Ask> Frontier<S> {
         self.server.ask(Call::new(drop).repeatable().waits())
     }
 
-    /// Moves due groups to `chg_ready`, for plain clients that take groups from there: all of them, or at
-    /// most `limit` (`CHG.SWEEP`). Returns the number of groups moved from `chg_wait` and from `chg_busy`.
+    /// Moves due groups to `chg_ready`, for plain clients that take groups from this list
+    /// (`CHG.SWEEP`). Moves all due groups, or at most `limit`. Returns the numbers of groups moved
+    /// from `chg_wait` and from `chg_busy`.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -119,8 +121,8 @@ impl<S: Ask> Frontier<S> {
         self.server.ask(Call::new(sweep).repeatable().waits())
     }
 
-    /// Moves the frontier into one packed value (`CHG.PACK`), or creates an empty packed frontier. Returns the
-    /// number of groups that were moved; 0 if the frontier is packed already.
+    /// Moves the frontier into one packed value (`CHG.PACK`), or creates an empty packed frontier.
+    /// Returns the number of moved groups; 0 if the frontier is packed already.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -136,8 +138,8 @@ impl<S: Ask> Frontier<S> {
         self.server.ask(Call::new(pack).repeatable().waits())
     }
 
-    /// Moves a packed frontier back into the documented keys (`CHG.UNPACK`). Returns the number of groups that
-    /// were moved; 0 if the frontier is plain already.
+    /// Moves a packed frontier back into the documented keys (`CHG.UNPACK`). Returns the number of
+    /// moved groups; 0 if the frontier is plain already.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -153,8 +155,8 @@ impl<S: Ask> Frontier<S> {
         self.server.ask(Call::new(unpack).repeatable().waits())
     }
 
-    /// Returns up to `count` expired leases, oldest first (`CHG.EXPIRED`). Each is reported once: reports are
-    /// lost if the connection breaks before the reply arrives.
+    /// Returns up to `count` expired leases, oldest first (`CHG.EXPIRED`). Each expired lease is
+    /// reported once. If the connection breaks before the reply arrives, the reports are lost.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -173,7 +175,7 @@ impl<S: Ask> Frontier<S> {
         self.repeat(expired)
     }
 
-    /// Explains why a group is not being fetched from (`CHG.WHY`).
+    /// Explains why no worker fetches from a group (`CHG.WHY`).
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -226,7 +228,7 @@ impl<S: Ask> Frontier<S> {
         self.repeat(paged(list, cursor, count))
     }
 
-    /// Returns a page of up to `count` URIs that are stored and queued for a group, in order (`CHG.URIS`).
+    /// Returns a page of up to `count` stored and queued URIs of a group, in order (`CHG.URIS`).
     /// Paging works as in [`Frontier::list`].
     ///
     /// ```no_run
@@ -269,7 +271,8 @@ impl<S: Ask> Frontier<S> {
         self.repeat(info)
     }
 
-    /// Checks that all counts agree and that each group is in the right queue (`CHG.CHECK`).
+    /// Checks that all counts are consistent and that each group is in the right queue
+    /// (`CHG.CHECK`).
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;

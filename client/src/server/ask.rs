@@ -17,20 +17,20 @@ use super::{Batch, Call, Error, TIMEOUT};
 /// }
 /// ```
 pub trait Ask: Clone {
-    /// Result of a call: a `Result` for a [`Server`](super::Server), a future for an
+    /// The result of a call: a `Result` for a [`Server`](super::Server), a future for an
     /// [`AsyncServer`](super::AsyncServer), a [`Pending`](super::Pending) for a [`Batch`].
     type Answer<T: Send + 'static>;
 
     /// Sends the call.
     fn ask<T: Send + 'static>(&self, call: Call<T>) -> Self::Answer<T>;
 
-    /// Returns the timeout of blocking calls: the server must not be asked to block a call for longer.
+    /// Returns the timeout of blocking calls. Never ask the server to block a call for longer.
     fn job_timeout(&self) -> Duration {
         TIMEOUT
     }
 }
 
-/// A server that can run several steps, where a call depends on the reply to the previous one.
+/// A server that can run several steps, in which a call depends on the reply to the previous call.
 ///
 /// ```no_run
 /// use crawlspace_client::{dedupe::{Index, Stats}, Steps, Unsent};
@@ -43,8 +43,8 @@ pub trait Ask: Clone {
 /// }
 /// ```
 pub trait Steps: Ask + Send + Sync + 'static {
-    /// Returns the maximum time that the server may be asked to block a call; repeat the call for longer
-    /// waits.
+    /// Returns the maximum time for which the server may block a call. For longer waits, repeat the
+    /// call.
     fn max_wait(&self) -> Duration {
         self.job_timeout() / 2
     }

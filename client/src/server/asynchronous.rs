@@ -1,4 +1,4 @@
-//! Async client: calls are futures.
+//! The async client: calls are futures.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -17,15 +17,15 @@ use super::options::{CONNECT, IDLE};
 use super::topology::{Address, Topology};
 use super::{Ask, Batch, Call, Error, Options, Steps};
 
-/// Maximum number of idle connections kept per server, for calls that block.
+/// Maximum number of idle connections that are kept per server for blocking calls.
 const MAX_IDLE: usize = 32;
 
 /// A connection to a server or a cluster, whose calls are futures. They require a `tokio` runtime.
 ///
-/// Fast calls share one connection per server and do not wait for one another. Blocking calls and
-/// jobs get connections of their own, which are kept for reuse. Dropping a future closes such a
-/// connection, so that the server notices that the caller is gone; work that the call has already
-/// started continues. Clones share their connections with the original.
+/// Fast calls share one connection per server and do not wait for each other. Blocking calls and
+/// jobs get their own connections, which are kept for reuse. Dropping the future of such a call
+/// closes its connection, so that the server notices that the caller has gone. A job that the call
+/// has already started continues. Clones share their connections with the original.
 ///
 /// ```no_run
 /// use crawlspace_client::dedupe::Index;
@@ -139,15 +139,15 @@ pub(super) struct AsyncPool {
 }
 
 struct Node {
-    /// Shared connection of the fast calls, with a unique connection number.
+    /// The connection that the fast calls share, with a unique connection number.
     quick: tokio::sync::Mutex<Option<(u64, MultiplexedConnection)>>,
-    /// Idle connections for blocking calls, each with the time at which it became idle.
+    /// Idle connections for blocking calls, each with the time since which it has been idle.
     kept: Mutex<Vec<(Instant, MultiplexedConnection)>>,
-    /// Number of further connections for blocking calls that may be opened.
+    /// Number of connections for blocking calls that may still be opened.
     permits: Arc<Semaphore>,
 }
 
-/// A connection for one exchange of messages.
+/// A connection for one exchange of requests and replies.
 pub(super) struct Line {
     node: Arc<Node>,
     connection: MultiplexedConnection,
@@ -200,7 +200,7 @@ impl AsyncPool {
 }
 
 impl Node {
-    /// Takes an idle connection that still works.
+    /// Takes an idle connection that still works out of the pool.
     async fn take_kept(&self) -> Option<MultiplexedConnection> {
         loop {
             let kept = self
@@ -292,7 +292,7 @@ impl Wire for AsyncPool {
                 timeout: self.job_timeout,
             });
         }
-        // The lock makes concurrent callers wait while the connection is being opened.
+        // The lock makes other callers wait while the connection is being opened.
         let mut quick = node.quick.lock().await;
         let (number, connection) = match quick.take() {
             Some(there) => there,

@@ -7,10 +7,10 @@ use redis::Value;
 use super::call::Request;
 use super::{Ask, AsyncServer, Call, Error, Server, Steps};
 
-/// A batch of calls, which are collected and sent at once.
+/// A batch of calls, which are collected and sent together.
 ///
-/// The server runs them in order, but commands of other clients may run in between: a batch is not a
-/// transaction. In a cluster, each server gets its part, and the parts run concurrently.
+/// The server runs them in order, but commands of other clients may run in between: a batch is not
+/// a transaction. In a cluster, each server gets its part, and the parts run at the same time.
 ///
 /// ```no_run
 /// use crawlspace_client::dedupe::Index;
@@ -29,7 +29,7 @@ pub struct Batch(Arc<Mutex<Vec<QueuedCall>>>);
 
 pub(super) type Deliver = Box<dyn FnOnce(Result<Option<Value>, Error>) + Send>;
 
-/// A queued call, and the receiver of its reply.
+/// A queued call, and the place for its reply.
 pub(super) struct QueuedCall {
     pub request: Request,
     pub deliver: Deliver,
@@ -56,10 +56,11 @@ impl Batch {
 
     /// Sends all queued calls, and waits for the replies. The batch is empty afterwards.
     ///
-    /// When the connection breaks, the whole batch is retried if every call is repeatable.
+    /// If the connection breaks and every call is repeatable, the client retries the whole batch.
     ///
     /// # Errors
-    /// The error of the first call that got no reply because the server could not be reached. Errors that the server returns are delivered by the [`Pending`] of each call.
+    /// The error of the first call that got no reply because the server could not be reached. For
+    /// errors that the server returned, see the [`Pending`] of each call.
     pub fn send(&self, server: &Server) -> Result<(), Error> {
         server.send(self)
     }
@@ -103,7 +104,8 @@ impl<T> Pending<T> {
     /// Returns the result of the call.
     ///
     /// # Errors
-    /// Fails when the server refused the command or could not be reached, or the batch has not been sent.
+    /// Fails if the server refused the command or could not be reached, or if the batch was not
+    /// sent.
     pub fn take(self) -> Result<T, Error> {
         let mut answer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         answer.take().unwrap_or_else(|| {

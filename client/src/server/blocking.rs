@@ -1,4 +1,4 @@
-//! Blocking client: calls wait for their reply.
+//! The blocking client: calls wait for their reply.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -18,8 +18,8 @@ use super::{Ask, Batch, Call, Error, Options, Steps};
 
 /// A connection to a server or a cluster, whose calls block until the reply arrives.
 ///
-/// It can be shared between threads: each call gets one of up to [`Options::connections`] connections, or
-/// waits for one. Clones share their connections with the original.
+/// Threads can share it: each call gets one of up to [`Options::connections`] connections, or waits
+/// until one is free. Clones share their connections with the original.
 ///
 /// ```no_run
 /// use crawlspace_client::dedupe::Index;
@@ -39,8 +39,9 @@ use super::{Ask, Batch, Call, Error, Options, Steps};
 pub struct Server(Arc<Exchange<Pool>>);
 
 impl Server {
-    /// Connects to the server at `url`: `redis://host:port/db`, `rediss://…` with TLS, `unix:///path`; append
-    /// `?protocol=resp3` for RESP3. If the server is part of a cluster, calls are sent to all of its servers.
+    /// Connects to the server at `url`: `redis://host:port/db`, `rediss://…` with TLS,
+    /// `unix:///path`; append `?protocol=resp3` for RESP3. If the server is part of a cluster, each
+    /// call is sent to the node that owns its slot.
     ///
     /// ```no_run
     /// let server = crawlspace_client::Server::open("rediss://worker:secret@db.example:6379/?protocol=resp3")?;
@@ -75,11 +76,13 @@ impl Server {
         block_on(self.0.batch(batch))
     }
 
-    /// Runs a transaction and returns the result of each command, or `None` when a watched key was changed. A
-    /// transaction is never retried. A preceding `WATCH` only has an effect with [`Options::only_one`].
+    /// Runs a transaction and returns the result of each command, or `None` if a watched key was
+    /// changed. The client never retries a transaction. A `WATCH` before the transaction only has
+    /// an effect with [`Options::only_one`].
     ///
     /// # Errors
-    /// Fails when the server refuses the transaction or cannot be reached, or the connection breaks.
+    /// Fails when the server refuses the transaction or cannot be reached, or the connection
+    /// breaks.
     pub fn transact(
         &self,
         commands: &Pipeline,
@@ -141,8 +144,8 @@ pub(super) struct Pool(Arc<Connections>);
 struct Connections {
     nodes: Mutex<HashMap<Address, Node>>,
     freed: Condvar,
-    /// Maximum number of connections per server, timeout of fast calls, timeout of blocking calls, and
-    /// whether the pool has a single connection that is never replaced.
+    /// Maximum number of connections per server, timeout of fast calls, timeout of blocking calls,
+    /// and a flag that is true if the pool has a single connection that is never replaced.
     limit: usize,
     timeout: Duration,
     job_timeout: Duration,
@@ -153,19 +156,19 @@ struct Connections {
 struct Node {
     /// Idle connections, each with the time at which it became idle.
     idle: Vec<(Instant, Connection)>,
-    /// Number of connections, idle or in use.
+    /// Number of connections, both idle and in use.
     open: usize,
     /// True if the only connection of the pool broke. It is never replaced.
     over: bool,
 }
 
-/// A place in the pool, with its connection unless that has yet to be opened.
+/// A place in the pool. It contains a connection, unless the connection has not been opened yet.
 pub(super) struct Line {
     pool: Pool,
     address: Address,
     connection: Option<Connection>,
     idle_since: Option<Instant>,
-    /// True if the connection can be reused; otherwise it is closed on drop.
+    /// True if the connection can be reused. Otherwise, dropping this value closes it.
     fit: bool,
 }
 
@@ -269,7 +272,7 @@ impl Line {
         let mut replies = Vec::with_capacity(count);
         while replies.len() < count {
             match self.connection().recv_response()? {
-                // RESP3 push messages are skipped.
+                // Skip RESP3 push messages.
                 Value::Push { .. } => {}
                 reply => replies.push(reply),
             }
@@ -334,7 +337,8 @@ impl Wire for Pool {
     }
 }
 
-/// Runs a future of this module, which is usually ready when first polled, and blocks until it is.
+/// Runs a future of this module and blocks until it is ready. It is usually ready at the first
+/// poll.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     struct Unpark(Thread);
     impl Wake for Unpark {
@@ -365,7 +369,7 @@ mod tests {
         let answers = thread::spawn(move || {
             let (mut peer, _) = listener.accept().expect("a connection");
             io::Write::write_all(&mut peer, b"+OK\r\n+OK\r\n").expect("it is open");
-            // The handshake of the client, and then the end of the connection.
+            // The proxy reads the handshake of the client, and then closes the connection.
             let _ = io::Read::read(&mut peer, &mut [0; 1024]);
             drop(peer);
             listener

@@ -1,10 +1,11 @@
-//! A command together with the type of its reply.
+//! A command and the type of its reply.
 
 use redis::{Arg, Cmd, FromRedisValue, RedisError, Value};
 
 use super::{Ask, Error, slot};
 
-/// A command, the type of its reply, and whether it is safe to send twice.
+/// A command, the type of its reply, and a flag that is true if the command can safely be sent
+/// twice.
 ///
 /// ```no_run
 /// use crawlspace_client::{redis, Ask, Call, Server};
@@ -26,9 +27,9 @@ type Renewal = Box<dyn Fn() -> Cmd + Send + Sync>;
 pub(super) struct Request {
     /// Name of the command in error messages.
     pub name: String,
-    /// Command to send; `None` if the result is known without a server.
+    /// The command to send; `None` if the result is known without a server.
     pub command: Option<Cmd>,
-    /// Builds the command to send on a retry instead.
+    /// Builds the command for a retry, if it differs from the first one.
     renewal: Option<Renewal>,
     /// Cluster slot of the key; `None` if the command has no key.
     pub slot: Option<u16>,
@@ -37,9 +38,10 @@ pub(super) struct Request {
 }
 
 impl<T: Send + 'static> Call<T> {
-    /// Creates a call of any command, including plain Redis commands. It is sent at most once, unless it is
-    /// [`repeatable`](Call::repeatable). In a cluster, its first argument is used as the key (the third
-    /// argument for a script); use [`key`](Call::key) for other commands.
+    /// Creates a call of any command, including plain Redis commands. The client sends it at most
+    /// once, unless it is [`repeatable`](Call::repeatable). In a cluster, the first argument of a
+    /// command and the third argument of a script are used as the key; for other commands, use
+    /// [`key`](Call::key).
     pub fn new(command: Cmd) -> Call<T>
     where
         T: FromRedisValue,
@@ -60,7 +62,7 @@ impl<T: Send + 'static> Call<T> {
         }
     }
 
-    /// Creates a call with a known result: nothing is sent.
+    /// Creates a call with a known result. No command is sent.
     pub fn known(answer: T) -> Call<T> {
         Call {
             request: Request {
@@ -75,14 +77,15 @@ impl<T: Send + 'static> Call<T> {
         }
     }
 
-    /// Marks the call as safe to send twice, so that it is retried when the connection breaks.
+    /// Marks the call as repeatable: it can safely be sent twice, so the client retries it if the
+    /// connection breaks.
     pub fn repeatable(mut self) -> Call<T> {
         self.request.repeatable = true;
         self
     }
 
-    /// Marks the call as blocking: it may occupy its connection for long, so it does not share one with other
-    /// calls.
+    /// Marks the call as blocking: it may use its connection for a long time, so it does not share
+    /// the connection with other calls.
     pub fn waits(mut self) -> Call<T> {
         self.request.waits = true;
         self
@@ -95,7 +98,7 @@ impl<T: Send + 'static> Call<T> {
         self
     }
 
-    /// Sets a function that builds the command to send on a retry.
+    /// Sets a function that builds the command for a retry.
     pub(crate) fn renewal(mut self, command: impl Fn() -> Cmd + Send + Sync + 'static) -> Call<T> {
         self.request.renewal = Some(Box::new(command));
         self
@@ -123,7 +126,7 @@ impl<T: Send + 'static> Call<T> {
     }
 }
 
-/// Returns calls unsent, for the caller to send.
+/// Returns calls without sending them, so that the caller can send them.
 ///
 /// ```no_run
 /// use crawlspace_client::dedupe::Index;
@@ -146,7 +149,7 @@ impl Ask for Unsent {
 
 impl<T> std::fmt::Debug for Call<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Arguments are omitted: they may contain a password.
+        // Omit the arguments, because they may contain a password.
         f.debug_struct("Call")
             .field("name", &self.request.name)
             .field("repeatable", &self.request.repeatable)

@@ -2,7 +2,8 @@
 
 macro_rules! codes {
     ($($(#[$about:meta])* $name:ident = $word:literal,)*) => {
-        /// Error code: the first word of an error reply of the server, stable for programs to match on.
+        /// An error code: the first word of an error reply of the server. Error codes do not
+        /// change, so programs can match on them.
         ///
         /// ```
         /// use crawlspace_client::Code;
@@ -44,16 +45,16 @@ codes! {
     BadPrefix = "BADPREFIX",
     /// A documented key, or the key of a tag space, holds a value of another type.
     WrongType = "WRONGTYPE",
-    /// The index was written by a newer version of the module.
+    /// A newer version of the module wrote the index.
     BadFormat = "BADFORMAT",
-    /// The server is at `maxmemory`.
+    /// The server has reached `maxmemory`.
     Oom = "OOM",
-    /// A blocking call ended because the role of the server or its data changed.
+    /// A blocking call ended because the server's role or data changed.
     Unblocked = "UNBLOCKED",
     /// A writer has sent a higher number before, or the token does not match the claim or lease.
     Stale = "STALE",
-    /// Another module ran this command in the middle of one of our commands, or a script has been
-    /// running for too long.
+    /// Another module ran this command in the middle of a command of this module, or a script has
+    /// been running for too long.
     Busy = "BUSY",
 
     /// The crawl does not exist.
@@ -74,7 +75,7 @@ codes! {
     Removing = "REMOVING",
     /// The index has crawls, so its profile can no longer be changed.
     HasCrawls = "HASCRAWLS",
-    /// The index has no index by URL, or it is still being built.
+    /// The index has no index by URL, or the index by URL is still being built.
     NoUrls = "NOURLS",
     /// A purge by another program has moved the crawl to `to-remove-crawls`, or is running in the
     /// index.
@@ -84,7 +85,7 @@ codes! {
     NoChg = "NOCHG",
     /// The group is leased: a worker is fetching from it.
     Leased = "LEASED",
-    /// A plain key is where a packed frontier has a marker.
+    /// A plain key is at a name where a packed frontier has a marker.
     Mixed = "MIXED",
 
     /// Invalid expression, filter spec or template.
@@ -97,15 +98,15 @@ codes! {
     BadField = "BADFIELD",
     /// Invalid line.
     BadLine = "BADLINE",
-    /// A tag would carry itself, or access points refer to each other in a cycle.
+    /// A tag would carry itself, or access points form a cycle.
     Cycle = "CYCLE",
     /// A value exceeds a size limit.
     TooBig = "TOOBIG",
-    /// The staged copy is missing, or holds another number of ids.
+    /// The staged copy is missing, or has another number of ids than expected.
     NoStage = "NOSTAGE",
 
-    /// The index has another number of shards than requested, or an unfinished operation must be completed
-    /// first. Returned by [`Sharded`](crate::dedupe::Sharded), not by the server.
+    /// The index has another number of shards than requested, or an unfinished operation must be
+    /// completed first. [`Sharded`](crate::dedupe::Sharded) returns this code, not the server.
     Sharded = "SHARDED",
 
     /// The user lacks permission for the command or key.
@@ -128,7 +129,7 @@ codes! {
     ClusterDown = "CLUSTERDOWN",
     /// The keys of the command are in different slots.
     CrossSlot = "CROSSSLOT",
-    /// The slot is being migrated to another server; retry later.
+    /// The slot is being migrated to another server. Retry later.
     TryAgain = "TRYAGAIN",
     /// The slot is on another server.
     Moved = "MOVED",
@@ -139,8 +140,8 @@ codes! {
 }
 
 impl Code {
-    /// Returns true if the server cannot run the command yet, because it is loading its data or
-    /// waiting for a failover.
+    /// Returns true if the server cannot run the command yet, because it is loading its data or a
+    /// failover is in progress.
     pub fn is_transient(self) -> bool {
         matches!(
             self,

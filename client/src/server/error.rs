@@ -1,4 +1,4 @@
-//! Error type of calls.
+//! The error type of calls.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use redis::{ErrorKind, RedisError};
 
 use super::Code;
 
-/// Error of a call: the operation and the cause of its failure.
+/// The error of a call: the operation that failed, and the cause.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), crawlspace_client::Error> {
@@ -45,26 +45,26 @@ impl Error {
         )
     }
 
-    /// Returns the error code of the server. `None` if the error did not come from the server, or has a code
-    /// that no command of the module uses.
+    /// Returns the error code of the server. Returns `None` if the error did not come from the
+    /// server, or if its code is not one of [`Code`].
     pub fn code(&self) -> Option<Code> {
         Code::of(self.word()?)
     }
 
-    /// Returns the code word of the server's error: `NOCRAWL`, `STALE`, … `None` if the error did not come
-    /// from the server.
+    /// Returns the code word of the server's error: `NOCRAWL`, `STALE`, … Returns `None` if the
+    /// error did not come from the server.
     pub fn word(&self) -> Option<&str> {
         self.cause.code()
     }
 
-    /// Returns true if the server could not be reached, or the connection broke. It is then unknown whether
-    /// the command was executed, unless the server was never reached.
+    /// Returns true if the server could not be reached, or the connection broke. It is then unknown
+    /// whether the server executed the command, unless the client never reached the server.
     pub fn is_connection(&self) -> bool {
         self.cause.is_io_error()
     }
 
-    /// Returns true if the server may answer later: it is unreachable, loading its data, or waiting
-    /// for a failover.
+    /// Returns true if a retry may succeed later: the server is unreachable, loading its data, or a
+    /// failover is in progress.
     ///
     /// ```
     /// use crawlspace_client::{Error, redis};
@@ -94,7 +94,7 @@ impl fmt::Display for Error {
             _ if self.cause.to_string().starts_with("Redis URL did not parse") => f.write_str(
                 "invalid URL: write redis://HOST:PORT/DB, rediss://HOST:PORT/DB with TLS, or unix:///PATH",
             ),
-            // The message of the server, which names the argument or key.
+            // The message of the server, which contains the name of the argument or key.
             (Some(code), Some(detail)) => write!(f, "{code} {detail}"),
             _ => self.cause.fmt(f),
         }

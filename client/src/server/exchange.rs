@@ -17,17 +17,17 @@ use super::options::MAX_PAUSE;
 use super::topology::{Address, Topology};
 use super::{Batch, Code, Error, Options};
 
-/// Maximum number of redirections that a call follows.
+/// Maximum number of redirections to follow per call.
 const REDIRECTIONS: u32 = 16;
-/// Maximum time that a blocked call takes to notice that its slot has moved to another server.
+/// Maximum time until a blocked call notices that its slot has moved to another server.
 const WAIT_IN_CLUSTER: Duration = Duration::from_secs(10);
 
 /// Transport of requests: opens connections and exchanges messages over them.
 pub(super) trait Wire: Send + Sync + 'static {
-    /// A connection, used for one exchange.
+    /// A connection for one exchange of requests and replies.
     type Line: Send;
 
-    /// Returns a connection to that server, for a blocking call (`waits`) or a fast one.
+    /// Returns a connection to this server, for a blocking call (`waits`) or a fast call.
     fn line(
         &self,
         topology: &Topology,
@@ -41,14 +41,14 @@ pub(super) trait Wire: Send + Sync + 'static {
         messages: Vec<(Self::Line, Message<'_>)>,
     ) -> impl Future<Output = Vec<Result<Vec<Value>, RedisError>>> + Send;
 
-    /// Pauses for this time.
+    /// Sleeps for this time.
     fn pause(&self, time: Duration) -> impl Future<Output = ()> + Send;
 }
 
-/// Commands that are sent to one server together.
+/// Commands that are sent together to one server.
 pub(super) struct Message<'a> {
     pub commands: Vec<&'a Cmd>,
-    /// Sends `ASKING` before each command.
+    /// True if `ASKING` is sent before each command.
     pub asking: bool,
 }
 
@@ -59,7 +59,7 @@ impl Message<'_> {
     }
 }
 
-/// A server or a cluster, reached over such connections.
+/// A server or a cluster, and the connections to it.
 pub(super) struct Exchange<W> {
     pub wire: W,
     pub options: Options,
@@ -67,10 +67,10 @@ pub(super) struct Exchange<W> {
     refreshing: AtomicBool,
 }
 
-/// Next destination of a request.
+/// The next destination of a request.
 #[derive(Clone)]
 enum Way {
-    /// The node that owns its slot.
+    /// The node that owns the slot of the request.
     Owner,
     Moved(Address),
     Asked(Address),
@@ -80,17 +80,17 @@ enum Way {
 struct Leg {
     way: Way,
     reply: Option<Result<Value, Error>>,
-    /// Latest failure of the request, while it has no reply.
+    /// The latest failure of the request; `None` after a reply.
     trouble: Option<(RedisError, Address)>,
 }
 
-/// Result of an attempt.
+/// The result of an attempt.
 #[derive(Default)]
 struct Attempt {
     /// True if some requests must be retried after a pause.
     pause: bool,
     redirected: bool,
-    /// True if the known slots may be out of date.
+    /// True if the known slots may be outdated.
     outdated: bool,
 }
 
@@ -110,8 +110,9 @@ impl<W: Wire> Exchange<W> {
         Ok(exchange)
     }
 
-    /// Returns the maximum time that a call may block: less than the timeout of a silent server. In a cluster it is
-    /// shorter, because blocked clients are not notified when their slot moves away.
+    /// Returns the maximum time for which a call may block. It is shorter than the timeout for a
+    /// silent server. In a cluster it is even shorter, because blocked clients are not notified
+    /// when their slot moves away.
     pub fn max_wait(&self) -> Duration {
         let max = self.options.job_timeout / 2;
         if self.topology.is_cluster() {
@@ -140,7 +141,8 @@ impl<W: Wire> Exchange<W> {
             self.wire.exchange(vec![(line, nothing)]).await;
             return Ok(());
         }
-        // The user may lack permission for `INFO`: a cluster is then detected by its redirections.
+        // The user may lack permission for `INFO`. In this case, redirections show that the server
+        // is part of a cluster.
         if let Ok(info) = self.say(&Address::Seed, &info).await?.extract_error() {
             let info: String = redis::from_redis_value(info)?;
             if info.contains("cluster_enabled:1") {
@@ -162,9 +164,9 @@ impl<W: Wire> Exchange<W> {
         Ok(replies.pop().unwrap_or(Value::Nil))
     }
 
-    /// Asks one server after the other for the slots, until one of them knows.
+    /// Asks the servers for the slots, one after the other, until one replies.
     async fn refresh(&self) {
-        // A caller that arrives during a refresh follows the redirection that it received.
+        // A caller that arrives during a refresh follows the redirection that it got.
         if self.refreshing.swap(true, Ordering::SeqCst) {
             return;
         }
@@ -180,7 +182,7 @@ impl<W: Wire> Exchange<W> {
         }
     }
 
-    /// Sends a request.
+    /// Sends a request and returns its reply.
     pub async fn call(&self, request: Request) -> Result<Option<Value>, Error> {
         if request.command.is_none() {
             return Ok(None);
@@ -274,11 +276,11 @@ impl<W: Wire> Exchange<W> {
         Error::new(format!("{name} at {shown}"), cause)
     }
 
-    /// Sends the requests without a reply, each part to its server, once.
+    /// Sends all requests that have no reply yet once, each to its server.
     async fn attempt(&self, requests: &[Request], legs: &mut [Leg], repeatable: bool) -> Attempt {
         let mut attempt = Attempt::default();
-        // Servers are contacted in the order of their addresses: otherwise two callers that each wait for connections
-        // to several servers could deadlock.
+        // Contact the servers in the order of their addresses. Otherwise, two callers that each
+        // wait for connections to several servers could deadlock.
         let mut parts: BTreeMap<(Address, bool), Vec<usize>> = BTreeMap::new();
         for (index, leg) in legs.iter_mut().enumerate() {
             if leg.reply.is_none() {
@@ -303,7 +305,7 @@ impl<W: Wire> Exchange<W> {
                     messages.push((line, message));
                     sent.push((to, asking, part));
                 }
-                // Nothing was sent, so a retry is always safe.
+                // The request was not sent, so a retry is always safe.
                 Err(cause) => {
                     let again = cause.is_io_error() || is_busy(&cause);
                     attempt.lost(self, requests, legs, &part, &to, cause, again);
@@ -331,7 +333,7 @@ impl<W: Wire> Exchange<W> {
 }
 
 impl Attempt {
-    /// Handles a part without replies.
+    /// Handles the requests of a server that sent no replies.
     #[allow(clippy::too_many_arguments)] // the state of one attempt
     fn lost<W: Wire>(
         &mut self,
@@ -399,8 +401,8 @@ impl Attempt {
     }
 }
 
-/// Returns true if the server rejected the command, but will accept it soon. Excludes a replica
-/// that lost its master, because it may take longer to recover than the retries last.
+/// Returns true if the server rejected the command, but will probably accept it soon. Returns false
+/// for a replica without its master, because its recovery may take longer than the retries.
 fn is_busy(cause: &RedisError) -> bool {
     let code = cause.code().and_then(Code::of);
     code.is_some_and(|code| code.is_transient() && code != Code::MasterDown)
@@ -423,7 +425,7 @@ mod tests {
     use super::*;
     use crate::Server;
 
-    /// A wire that reaches no server, and records the pauses.
+    /// A wire that reaches no server. It records the pauses.
     #[derive(Default)]
     struct Cut(Mutex<Vec<Duration>>);
 
@@ -443,7 +445,7 @@ mod tests {
         }
     }
 
-    /// Returns the pauses of a call whose retries all fail.
+    /// Returns the pauses between the attempts of a call whose attempts all fail.
     fn pauses(random: Option<fn() -> f64>) -> Vec<Duration> {
         let mut options = Server::options("redis://127.0.0.1:1/");
         options.random = random.unwrap_or(options.random);

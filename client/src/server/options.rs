@@ -11,20 +11,21 @@ use redis::{ConnectionInfo, IntoConnectionInfo, RedisError};
 use super::tls::Tls;
 use super::{AsyncServer, Error, Server};
 
-/// Default timeout of a silent server. A job blocks its caller until it is done, so the timeout is ten
-/// minutes.
+/// Default timeout for a silent server. A job blocks its caller until it is done, so the timeout is
+/// ten minutes.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(600);
-/// Default number of retries: with the shortest pauses they take 13 seconds, longer than a failover with a
-/// `cluster-node-timeout` of five seconds.
+/// Default number of retries. With the shortest pauses, they take 13 seconds, which is longer than
+/// a failover with a `cluster-node-timeout` of five seconds.
 const RETRIES: u32 = 9;
 /// Maximum pause between retries.
 pub(super) const MAX_PAUSE: Duration = Duration::from_secs(5);
 /// Timeout of a new connection.
 pub(super) const CONNECT: Duration = Duration::from_secs(5);
-/// Idle time after which a connection is tested before it is reused: a call that must not be sent twice would
-/// be lost on a dead one.
+/// Idle time after which a connection is tested before it is reused. On a dead connection, a call
+/// that must not be sent twice would fail.
 pub(super) const IDLE: Duration = Duration::from_secs(10);
-/// Idle time before TCP keepalive probes: a server that lost power does not close its connections.
+/// Idle time before TCP keepalive probes. They detect a server that lost power, which does not
+/// close its connections.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// Options of a connection to a server.
@@ -44,7 +45,7 @@ pub struct Options {
     pub(super) timeout: Duration,
     pub(super) job_timeout: Duration,
     pub(super) retries: u32,
-    /// Source of the jitter of pauses, a number from 0 to 1.
+    /// The source of jitter for pauses: returns a number from 0 to 1.
     pub(super) random: fn() -> f64,
     pub(super) only_one: bool,
     #[cfg(feature = "tls")]
@@ -67,47 +68,51 @@ impl Options {
     }
 
     /// Sets the maximum number of connections per server of a cluster. They are opened on demand.
-    /// A [`Server`] makes as many concurrent calls (default 1). An [`AsyncServer`] makes as many
-    /// concurrent blocking calls (default unlimited); fast calls share one more connection. 0
-    /// counts as 1.
+    /// This is also the maximum number of concurrent calls of a [`Server`] (default 1), and of
+    /// concurrent blocking calls of an [`AsyncServer`] (default unlimited); the fast calls of the
+    /// latter share one more connection. 0 means 1.
     pub fn connections(mut self, connections: usize) -> Options {
         self.connections = Some(connections.max(1));
         self
     }
 
-    /// Sets the timeout after which a server that owes a reply and is silent is considered dead. The default
-    /// is ten minutes, because a slow script can keep a server busy.
+    /// Sets the timeout for a reply, after which a silent server is treated as dead. The default is
+    /// ten minutes, because a slow script can keep a server busy.
     pub fn timeout(mut self, timeout: Duration) -> Options {
         self.timeout = timeout;
         self
     }
 
-    /// Sets the timeout for blocking calls and for jobs, which block their caller until they are done. The
-    /// default is ten minutes. A job that takes longer is requested again, which attaches to the running job.
+    /// Sets the timeout for blocking calls and for jobs, which block their caller until they are
+    /// done. The default is ten minutes. For a job that takes longer, the client sends the command
+    /// again, and then waits for the running job.
     pub fn job_timeout(mut self, timeout: Duration) -> Options {
         self.job_timeout = timeout;
         self
     }
 
-    /// Sets the maximum number of retries of a repeatable call. The pauses between retries double from 200 ms
-    /// to five seconds; random jitter shortens each by up to a half, so that clients do not return all at
-    /// once. The default of 9 takes 13 to 26 seconds: longer than the failover of a cluster whose
-    /// `cluster-node-timeout` is five seconds. Use 14 for a timeout of 15 seconds.
+    /// Sets the maximum number of retries of a repeatable call. The pauses between retries double
+    /// from 200 ms to five seconds; random jitter shortens each pause by up to a half, so that
+    /// clients do not all retry at the same time. The default of 9 takes 13 to 26 seconds: longer
+    /// than the failover of a cluster whose `cluster-node-timeout` is five seconds. Use 14 for a
+    /// timeout of 15 seconds.
     pub fn retries(mut self, retries: u32) -> Options {
         self.retries = retries;
         self
     }
 
-    /// Uses a single connection that is never replaced: after it broke or timed out, every call fails. A
-    /// successful reply therefore proves that the server has not restarted since the connection was opened.
-    /// The connection only talks to this server, even if it is part of a cluster.
+    /// Uses a single connection that is never replaced: after it has broken or timed out, every
+    /// call fails. A successful reply therefore proves that the server has not restarted since the
+    /// connection was opened. The connection only talks to this server, even if it is part of a
+    /// cluster.
     pub fn only_one(mut self) -> Options {
         self.only_one = true;
         self.connections = Some(1);
         self
     }
 
-    /// Sets a PEM file of CA certificates to trust instead of the system's. Only for servers at `rediss://…`.
+    /// Sets a PEM file of CA certificates, which are trusted instead of the system's. Only for
+    /// servers at `rediss://…`.
     #[cfg(feature = "tls")]
     pub fn ca(mut self, file: impl Into<PathBuf>) -> Options {
         self.tls.ca = Some(file.into());
@@ -150,7 +155,7 @@ impl Options {
         Error::new(format!("connecting to {}", self.shown()), cause)
     }
 
-    /// Returns the connection settings of the server that the caller named.
+    /// Returns the connection settings of the server that the caller specified.
     pub(super) fn seed(&self) -> Result<ConnectionInfo, Error> {
         let info = self.url[..].into_connection_info();
         #[cfg(feature = "tls")]
@@ -170,7 +175,7 @@ impl Options {
 
 impl std::fmt::Debug for Options {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The URL is shown without its password.
+        // Show the URL without its password.
         f.debug_struct("Options")
             .field("url", &self.shown())
             .field("connections", &self.connections)
@@ -182,10 +187,11 @@ impl std::fmt::Debug for Options {
     }
 }
 
-/// Returns a URL without its user name, password and parameters, safe to show.
+/// Returns a URL without its user name, password and parameters, for messages.
 ///
-/// The user information ends at the last `@`, because passwords may contain any character and messages also
-/// show invalid URLs. URLs of Unix sockets carry the password in their parameters.
+/// Assumes that the user information ends at the last `@`, because passwords may contain any
+/// character, and messages also show invalid URLs. URLs of Unix sockets contain the password in
+/// their parameters.
 ///
 /// ```
 /// use crawlspace_client::server::without_password;
@@ -213,7 +219,8 @@ pub fn without_password(url: &str) -> String {
     }
 }
 
-/// Returns true for the scheme of a URL (RFC 3986, section 3.1), and false for part of the user information.
+/// Returns true if a text is the scheme of a URL (RFC 3986, section 3.1). Returns false if it is a
+/// part of the user information.
 fn is_scheme(text: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
     text.starts_with(|first: char| first.is_ascii_alphabetic()) && text.bytes().all(fits)

@@ -4,7 +4,7 @@ use redis::{Arg, Cmd};
 
 pub(crate) use crawlspace_compact::limits::every::SLOTS;
 
-/// Returns the slot of a key: that of its hash tag, if it has one.
+/// Returns the slot of a key: the slot of its hash tag, if it has one.
 pub(crate) fn of(key: &[u8]) -> u16 {
     crc16(hash_tag(key).unwrap_or(key)) % SLOTS
 }
@@ -26,7 +26,7 @@ pub(super) fn of_command(command: &Cmd) -> Option<u16> {
     let name = words.next()?.to_ascii_uppercase();
     let first = words.next()?;
     let key = match &name[..] {
-        // A script, the number of its keys, and the keys.
+        // The arguments of a script are the script, the number of its keys, and the keys.
         b"EVAL" | b"EVALSHA" | b"EVAL_RO" | b"EVALSHA_RO" | b"FCALL" | b"FCALL_RO" => {
             match words.next()? {
                 b"0" => return None,
@@ -72,9 +72,9 @@ mod tests {
 
     #[test]
     fn slots_match_the_specification() {
-        // The check value of CRC-16/XMODEM.
+        // The check value of CRC-16/XMODEM for the text `123456789`.
         assert_eq!(crc16(b"123456789"), 0x31c3);
-        // Values of `CLUSTER KEYSLOT`.
+        // Expected values from `CLUSTER KEYSLOT`.
         assert_eq!(of(b""), 0);
         assert_eq!(of(b"foo"), 12182);
         assert_eq!(of(b"somekey"), 11058);

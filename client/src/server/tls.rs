@@ -10,7 +10,7 @@ use rustls::crypto::{CryptoProvider, ring};
 /// Trusted certificate authorities and the client certificate.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tls {
-    /// File of CA certificates to trust instead of the system's.
+    /// File of CA certificates, which are trusted instead of the system's.
     pub ca: Option<PathBuf>,
     /// Files of the client certificate and its key.
     pub client: Option<(PathBuf, PathBuf)>,
@@ -29,8 +29,8 @@ impl Tls {
             }
             return Ok(to);
         }
-        // The `redis` crate uses the default crypto provider of the process. A program that has chosen
-        // another one keeps it.
+        // The `redis` crate uses the default crypto provider of the process. If the program has
+        // already chosen a provider, keep it.
         if CryptoProvider::get_default().is_none() {
             // Another thread may have installed a provider first.
             let _ = ring::default_provider().install_default();

@@ -9,15 +9,15 @@ use super::slot::SLOTS;
 /// Address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Address {
-    /// The server that the caller named.
+    /// The server that the caller specified.
     Seed,
     /// A node of a cluster.
     Node { host: String, port: u16 },
 }
 
 impl Address {
-    /// Parses `host:port`; `asked` replaces an empty host, which a server sends if it does not know
-    /// its own name.
+    /// Parses `host:port`. An empty host, which a server sends if it does not know its own name,
+    /// becomes `asked`.
     fn parse(text: &str, asked: &str) -> Option<Address> {
         let (host, port) = text.rsplit_once(':')?;
         let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -50,7 +50,7 @@ impl Topology {
         }
     }
 
-    /// Returns the known owner of a slot. Without a slot, any server.
+    /// Returns the known owner of a slot. For a call without a slot, returns any server.
     pub fn owner(&self, slot: Option<u16>) -> Address {
         let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
         let Some(Slots { nodes, owner }) = &*slots else {
@@ -67,7 +67,7 @@ impl Topology {
         slots.is_some()
     }
 
-    /// Returns all servers that can be asked for the slots, ending with the seed server.
+    /// Returns all servers that can be asked for the slots. The seed server is the last one.
     pub fn known(&self) -> Vec<Address> {
         let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
         let mut known = match &*slots {
@@ -114,8 +114,7 @@ impl Topology {
         Ok(some)
     }
 
-    /// Parses the target of a `MOVED` or `ASK` redirection. The new owner of a `MOVED` slot is
-    /// stored.
+    /// Parses the target of a `MOVED` or `ASK` redirection. Stores the new owner of a `MOVED` slot.
     pub fn redirected(
         &self,
         from: &Address,
@@ -147,7 +146,7 @@ impl Topology {
         }
     }
 
-    /// Creates a client for a server, with the settings of the server that the caller named.
+    /// Creates a client for a server, with the settings of the server that the caller specified.
     pub fn client(&self, to: &Address) -> Result<Client, RedisError> {
         let Address::Node { host, port } = to else {
             return Client::open(self.seed.clone());
@@ -215,7 +214,7 @@ mod tests {
         assert_eq!(topology.owner(Some(99)), node("other.example", 7001));
         assert_eq!(topology.owner(Some(100)), node("seed.example", 7000));
         assert_eq!(topology.owner(Some(300)), node("seed.example", 7002));
-        // Any server can tell the owner of the other slots.
+        // Every server knows the owners of the other slots.
         assert_eq!(topology.owner(Some(301)), node("other.example", 7001));
         assert_eq!(topology.owner(None), node("other.example", 7001));
         assert_eq!(topology.known().last(), Some(&Address::Seed));

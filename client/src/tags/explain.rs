@@ -8,20 +8,20 @@ use crate::reply::as_text;
 use crate::server::Ask;
 
 map_reply! {
-    /// Explanation of why a capture passes a filter or does not (`TAGS.EXPLAIN`).
+    /// The reason why a capture passes a filter or not (`TAGS.EXPLAIN`).
     Explanation as "kebab-case" derive(PartialEq) {
         /// True if the capture passes.
         keep: bool,
-        /// Reason, as a sentence.
+        /// The reason, as a sentence.
         why: String,
         /// Format of the line: `CDX`, `CDXJ`, `FILE` or `RECORD`.
         format: String,
-        /// Record id of the capture, under which its own tags are stored.
+        /// Record id of the capture. The capture's own tags are stored under this id.
         #[serde(serialize_with = "as_text")]
         record: Vec<u8>,
         /// Tags of the capture, each with its source.
         tags: Vec<Source>,
-        /// Conditions that the capture had to meet.
+        /// Conditions that the capture must meet to pass.
         clauses: Vec<Clause>,
     }
 }
@@ -36,7 +36,7 @@ pub struct Source {
     /// The tag.
     #[serde(serialize_with = "as_text")]
     pub tag: Vec<u8>,
-    /// `record`, `file`, `rule NAME`, or `tag T` (carried by tag `T`).
+    /// `record`, `file`, `rule NAME`, or `tag T` if tag `T` carries the tag.
     #[serde(serialize_with = "as_text")]
     pub source: Vec<u8>,
 }
@@ -72,7 +72,7 @@ impl FromRedisValue for Clause {
 }
 
 impl<S: Ask> TagSpace<S> {
-    /// Explains why a line passes a filter or does not (`TAGS.EXPLAIN`).
+    /// Explains why a line passes a filter or not (`TAGS.EXPLAIN`).
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;

@@ -5,7 +5,7 @@ use super::Kind;
 map_reply! {
     /// Statistics of a tag space (`TAGS.INFO`).
     Info {
-        /// Number of captures with tags of their own.
+        /// Number of captures with their own tags.
         record_ids: u64,
         /// Number of tags of these captures.
         record_edges: u64,
@@ -13,11 +13,11 @@ map_reply! {
         file_ids: u64,
         /// Number of tags of these files.
         file_edges: u64,
-        /// Number of tags that carry other tags.
+        /// Number of tags that carry tags.
         tag_ids: u64,
         /// Number of tags that they carry.
         tag_edges: u64,
-        /// Number of captures in the staged copy; also 0 if there is no staged copy.
+        /// Number of captures in the staged copy. It is also 0 if there is no staged copy.
         staged_record_ids: u64,
         /// Number of files in the staged copy.
         staged_file_ids: u64,
@@ -44,7 +44,8 @@ impl Info {
         }
     }
 
-    /// Returns the number of tags of the ids of a kind; a tag counts once for each id that has it.
+    /// Returns the number of tags of the ids of a kind. A tag is counted once for each id that has
+    /// it.
     pub fn edges(&self, kind: Kind) -> u64 {
         match kind {
             Kind::Record => self.record_edges,

@@ -1,4 +1,4 @@
-//! Filters: selecting the captures of a batch that may be seen.
+//! Filters: select the captures of a batch that a reader may see.
 
 use redis::{Cmd, FromRedisValue, ParsingError, ToRedisArgs, Value};
 
@@ -6,11 +6,11 @@ use super::TagSpace;
 use crate::reply::shown;
 use crate::server::{Ask, Call};
 
-/// Maximum size of a batch that is sent over the connection of the fast calls, in bytes.
+/// Maximum size in bytes of a batch that is sent over the connection for fast calls.
 const MAX_QUICK: usize = 64 * 1024;
 
-/// Conditions on captures. A capture passes only if it matches every condition; without conditions,
-/// every capture of an existing space passes.
+/// Conditions on captures. A capture passes if it meets every condition. Without conditions, every
+/// capture passes if the space exists.
 #[derive(Clone, Default)]
 pub struct Filter<'a> {
     /// Access point that the capture must pass.
@@ -21,9 +21,9 @@ pub struct Filter<'a> {
     pub specs: Vec<&'a [u8]>,
     /// Dialect of the filter specs.
     pub dialect: Dialect,
-    /// Keeps only the first of consecutive captures with the same value.
+    /// Keeps only the first of consecutive captures with the same value of a field.
     pub collapse: Option<Collapse<'a>>,
-    /// Number of matching captures to skip at the start.
+    /// Number of passing captures to skip at the start.
     pub skip: u64,
     /// Maximum number of captures to return.
     pub limit: Option<u64>,
@@ -85,12 +85,12 @@ impl Format {
     }
 }
 
-/// Criterion by which consecutive captures are considered equal.
+/// Decides which consecutive captures are treated as equal.
 #[derive(Clone, Copy)]
 pub struct Collapse<'a> {
-    /// Field that is compared.
+    /// The field to compare.
     pub field: &'a [u8],
-    /// Number of leading bytes that are compared; `None` compares the whole value.
+    /// Number of leading bytes to compare. With `None`, the whole value is compared.
     pub first: Option<u64>,
 }
 
@@ -130,7 +130,7 @@ impl Captures<'_> {
     }
 }
 
-/// A capture that passed, with all of its tags.
+/// A capture that passed, and all of its tags.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Tagged {
     /// Index of the line, starting at 0.
@@ -149,7 +149,7 @@ impl FromRedisValue for Tagged {
 }
 
 impl Filter<'_> {
-    /// Appends all conditions to the command; the lines follow.
+    /// Appends all conditions to the command. The lines must follow.
     pub(crate) fn write_to(&self, command: &mut Cmd) {
         let said = |command: &mut Cmd, word: &str, value: Option<&[u8]>| {
             if let Some(value) = value {
@@ -201,7 +201,7 @@ impl<S: Ask> TagSpace<S> {
             Captures::Blob(text) => put(&mut command, "BLOB", text),
         }
         let call = Call::new(command).repeatable();
-        // Large batches are filtered in the background.
+        // The server filters large batches in the background.
         self.server.ask(if batch.size() > MAX_QUICK {
             call.waits()
         } else {

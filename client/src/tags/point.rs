@@ -8,9 +8,9 @@ use crate::server::{Ask, Call};
 /// An access point.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Point {
-    /// Name of the access point, which may be a pattern: `org-(\d+)`.
+    /// Name of the access point. It may be a pattern, such as `org-(\d+)`.
     pub name: Vec<u8>,
-    /// Expression that a capture must satisfy: `org:$1 & !private`.
+    /// Expression that a capture must satisfy, such as `org:$1 & !private`.
     pub expression: Vec<u8>,
 }
 
@@ -24,8 +24,8 @@ impl FromRedisValue for Point {
 }
 
 impl<S: Ask> TagSpace<S> {
-    /// Creates or replaces an access point, which admits the captures that satisfy the expression
-    /// (`TAGS.POINTSET`).
+    /// Creates or replaces an access point (`TAGS.POINTSET`). Captures that satisfy the expression
+    /// pass the access point.
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;
@@ -44,8 +44,8 @@ impl<S: Ask> TagSpace<S> {
         self.repeat(set)
     }
 
-    /// Deletes an access point (`TAGS.POINTDEL`). Returns true if it existed; after a retry, if it still
-    /// existed for the second attempt.
+    /// Deletes an access point (`TAGS.POINTDEL`). Returns true if the access point existed. After a
+    /// retry, returns true if the second attempt deleted it.
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;
@@ -79,8 +79,8 @@ impl<S: Ask> TagSpace<S> {
         self.repeat(points)
     }
 
-    /// Returns the access point that this name resolves to, with the captures of a pattern substituted
-    /// (`TAGS.POINTS name`).
+    /// Returns the access point to which this name resolves, with the groups of its pattern filled
+    /// in (`TAGS.POINTS name`).
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;

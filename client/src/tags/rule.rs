@@ -10,7 +10,7 @@ use crate::server::Ask;
 pub struct Rule {
     /// Name of the rule.
     pub name: Vec<u8>,
-    /// Field that the rule matches against.
+    /// Field to which the rule is applied.
     pub field: Vec<u8>,
     /// Regular expression to search for in the field.
     pub regex: Vec<u8>,
@@ -58,8 +58,8 @@ impl<S: Ask> TagSpace<S> {
         self.repeat(set)
     }
 
-    /// Deletes a rule (`TAGS.RULEDEL`). Returns true if it existed; after a retry, if it still existed for
-    /// the second attempt.
+    /// Deletes a rule (`TAGS.RULEDEL`). Returns true if the rule existed. After a retry, returns
+    /// true if the second attempt deleted it.
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;

@@ -15,7 +15,7 @@ use crate::server::vandal::{Cut, Vandal};
 const MINUTE: Duration = Duration::from_secs(60);
 /// A pause of length zero.
 const NONE: Pause = Pause::For(Duration::ZERO);
-/// Result of a lease in a frontier that only counts URIs.
+/// Outcome of a lease in a frontier that only counts URIs.
 const ONE_DONE: Fetched = Fetched::Done {
     execution: b"crawl",
     count: 1,
@@ -35,7 +35,7 @@ fn seed<'a>(chg: &'a str, uri: &'a str) -> Uri<'a> {
     }
 }
 
-/// Takes a lease of a minute, which must be available.
+/// Takes a lease of one minute. Fails if none is available.
 fn take(frontier: &Frontier) -> Lease {
     let next = with!(Next, lease: Some(MINUTE));
     let mut leases = frontier.next(&next).unwrap();
@@ -129,7 +129,7 @@ fn endless_wait_returns_a_lease_and_is_not_cut_off() {
             list.lines().filter(is_blocked).filter_map(id).collect()
         };
         until("the client is blocked", || !blocked().is_empty());
-        // UNBLOCK makes the server reply; the client then repeats the call.
+        // `CLIENT UNBLOCK` makes the server reply. Then the client repeats the call.
         let woken = wire.expect_ok(&["CLIENT", "UNBLOCK", &blocked()[0]]);
         assert_eq!(woken, Reply::Int(1));
         until("the client is blocked again", || !blocked().is_empty());
@@ -216,7 +216,7 @@ fn repeated_call_counts_once() {
     assert_eq!(calm.release(&a, &pause, &ONE_DONE).unwrap(), due);
     assert_eq!(calm.info().unwrap().uris, 2);
 
-    // The lease granted in the lost reply is the one returned.
+    // The call returns the lease that the server granted in the lost reply.
     let vandal = Vandal::of(&server, "CHG.RELEASE", Cut::After, 1);
     let next = past(&vandal).release_and_next(&b, &NONE, &b.done(), &up_to(3000));
     let next = next.unwrap().1.expect("the other URI of b");

@@ -8,7 +8,7 @@ mod tags;
 
 use crawlspace_client::{Code, Error};
 
-/// Returns the error of a call, which must have this code.
+/// Returns the error of a call. Fails unless the error has this code.
 #[track_caller]
 fn refused<T>(outcome: Result<T, Error>, code: Code) -> Error {
     let error = outcome.err().expect("it is refused");

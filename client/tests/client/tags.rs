@@ -8,7 +8,7 @@ use redis_tests::{Server, but, with};
 
 use crate::refused;
 
-/// Creates a tag space like Archive-It's.
+/// Creates a tag space similar to the one of Archive-It.
 fn archive(server: &Server) -> TagSpace {
     let space = TagSpace::open(&server.url(), "tags").unwrap();
     let regex = br"(?:^|/)ARCHIVEIT-(\d+)-";

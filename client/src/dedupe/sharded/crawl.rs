@@ -1,8 +1,8 @@
 //! The life cycle of a crawl across all shards.
 //!
-//! The home shard is processed last, and so shows whether an operation is complete. A mark is set before the
-//! first shard and removed after the last. After a crash anywhere in between, the same call completes the
-//! operation.
+//! The client processes the home shard last, so that its state shows if an operation is complete.
+//! It sets a mark before the first shard and removes the mark after the last. After a crash in
+//! between, the same call completes the operation.
 
 use std::collections::BTreeSet;
 
@@ -12,13 +12,12 @@ use super::{Sharded, Unfinished};
 use crate::dedupe::{Committed, Index, Removed, Retained};
 use crate::server::{Batch, Call, Code, Error, Pending, Steps, Unsent};
 
-/// Maximum number of rounds of a removal. Each round checks for remaining data, because other clients may
-/// write to the crawl concurrently.
+/// Maximum number of rounds of a removal. Each round checks for remaining data, because other
+/// clients may write to the crawl at the same time.
 const MAX_ROUNDS: usize = 10;
 
 impl<S: Steps> Sharded<S> {
-    /// Begins a crawl as [`Index::begin`](crate::dedupe::Index::begin) does; it is registered in the home
-    /// shard.
+    /// Begins a crawl as [`Index::begin`](crate::dedupe::Index::begin) does; in the home shard.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -69,12 +68,13 @@ impl<S: Steps> Sharded<S> {
         })
     }
 
-    /// Commits the crawl as [`Index::commit`](crate::dedupe::Index::commit) does, in all shards, the home
-    /// shard last.
+    /// Commits the crawl as [`Index::commit`](crate::dedupe::Index::commit) does, in all shards,
+    /// the home shard last.
     ///
-    /// If a commit fails halfway, send it again. Unless it is the crawl's first commit, the crawl cannot be
-    /// cancelled until the commit is complete. The result then covers the whole commit, except that a shard
-    /// whose reply was lost, with the connection or with the client, counts as having had nothing new.
+    /// If a commit fails halfway, send it again. Unless it is the crawl's first commit, the crawl
+    /// cannot be cancelled until the commit is complete. The result then covers the whole commit.
+    /// Only the counts of a shard whose reply was lost, because the connection broke or the client
+    /// ended, are missing.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -85,8 +85,8 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Index::commit`](crate::dedupe::Index::commit), and `SHARDED` while a cancel or removal
-    /// of the crawl is unfinished.
+    /// The errors of [`Index::commit`](crate::dedupe::Index::commit), and `SHARDED` while a cancel
+    /// or removal of the crawl is unfinished.
     pub fn commit(&self, crawl: impl AsRef<[u8]>) -> S::Answer<Committed> {
         let crawl = crawl.as_ref();
         let (index, crawl) = (self.clone(), crawl.to_vec());
@@ -124,7 +124,7 @@ impl<S: Steps> Sharded<S> {
             }
         }
         if let Some(error) = failed {
-            // If no shard has committed anything, there is nothing to finish.
+            // If no shard has committed any records, there is nothing to finish.
             if !some && !error.is_connection() {
                 self.end(run, [].into_iter()).await?;
             }
@@ -155,7 +155,7 @@ impl<S: Steps> Sharded<S> {
         Ok(earlier.fold(sum.plus(at_home), Committed::plus))
     }
 
-    /// Registers a crawl in the home shard that only other shards know.
+    /// Registers a crawl in the home shard if only other shards know it.
     async fn enter(&self, crawl: &[u8]) -> Result<(), Error> {
         let mut add = redis::cmd("SADD");
         add.arg(self.home().key(b"uncommittedcrawls")).arg(crawl);
@@ -165,9 +165,9 @@ impl<S: Steps> Sharded<S> {
 
     /// Cancels the crawl as [`Index::cancel`](crate::dedupe::Index::cancel) does, in all shards.
     ///
-    /// A crawl whose first commit was interrupted is also removed from the shards that had committed it.
-    /// Returns the number of hashes; for shards that had committed the crawl, the number of hashes that no
-    /// other crawl has.
+    /// If the first commit of the crawl was interrupted, also removes the crawl from the shards
+    /// that had committed it. Returns the number of discarded hashes. For shards that had committed
+    /// the crawl, this includes only hashes that no other crawl has.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -177,8 +177,8 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Index::cancel`](crate::dedupe::Index::cancel), and `SHARDED` while a removal of the
-    /// crawl, or a commit of it other than the first, is unfinished.
+    /// The errors of [`Index::cancel`](crate::dedupe::Index::cancel), and `SHARDED` while a removal
+    /// of the crawl, or a commit of it other than the first, is unfinished.
     pub fn cancel(&self, crawl: impl AsRef<[u8]>) -> S::Answer<u64> {
         let crawl = crawl.as_ref();
         let (index, crawl) = (self.clone(), crawl.to_vec());
@@ -190,7 +190,8 @@ impl<S: Steps> Sharded<S> {
         let (standing, marks) = self.standing(crawl).await?;
         let was_whole = standing.home().committed;
         let others: &[Doing] = if was_whole {
-            // Some shards may have committed the new records already, and a cancel cannot undo that.
+            // Some shards may already have committed the new records, and a cancel cannot undo
+            // that.
             &[Doing::Remove, Doing::Commit]
         } else {
             &[Doing::Remove]
@@ -209,7 +210,7 @@ impl<S: Steps> Sharded<S> {
             self.take_away(&[crawl]).await.map(|gone| gone.hashes)
         };
         match gone {
-            // There was nothing to take back.
+            // The crawl had no uncommitted records.
             Err(error) if error.code() == Some(Code::Committed) => {
                 self.end(run, marks.of(crawl)).await?;
                 Err(error)
@@ -222,7 +223,7 @@ impl<S: Steps> Sharded<S> {
         }
     }
 
-    /// Discards what a committed crawl has added since its last commit.
+    /// Discards the records that a committed crawl has added since its last commit.
     async fn take_back(&self, crawl: &[u8]) -> Result<u64, Error> {
         let batch = Batch::new();
         let shards = self.shards().iter();
@@ -258,8 +259,8 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Index::remove`](crate::dedupe::Index::remove) (nothing is changed). A crawl whose
-    /// first commit was interrupted is `UNCOMMITTED`.
+    /// The errors of [`Index::remove`](crate::dedupe::Index::remove) (nothing changes). For a crawl
+    /// whose first commit was interrupted, `UNCOMMITTED`.
     pub fn remove(&self, crawls: &[&[u8]]) -> S::Answer<Removed> {
         let (index, crawls) = (self.clone(), owned(crawls));
         self.server().run(async move {
@@ -302,8 +303,8 @@ impl<S: Steps> Sharded<S> {
         })
     }
 
-    /// Removes everything of these crawls, committed or not: from all other shards first, then from the home
-    /// shard.
+    /// Removes all data of these crawls, committed or not: from the other shards first, then from
+    /// the home shard.
     async fn take_away(&self, crawls: &[&[u8]]) -> Result<Gone, Error> {
         let mut gone = Gone::default();
         for of_home in [false, true] {
@@ -326,7 +327,7 @@ impl<S: Steps> Sharded<S> {
         Ok(gone)
     }
 
-    /// Runs one round of a removal. Returns false if there was nothing left to do.
+    /// Runs one round of a removal. Returns false if no data were left.
     async fn take_away_once(
         &self,
         crawls: &[&[u8]],
@@ -350,7 +351,8 @@ impl<S: Steps> Sharded<S> {
                     .map(|(&crawl, _)| crawl)
                     .collect::<Vec<&[u8]>>()
             };
-            // Uncommitted data first: a removal skips crawls with an interrupted cancel.
+            // Remove uncommitted data first, because a removal skips crawls with an interrupted
+            // cancel.
             let cancelable = those(Standing::is_cancelable);
             if !cancelable.is_empty() {
                 canceled.extend(cancelable.iter().map(|crawl| shard.cancel(crawl)));
@@ -408,12 +410,12 @@ impl<S: Steps> Sharded<S> {
         }
         let mut gone = Retained::default();
         if purge {
-            // Check for errors of the home shard before anything is removed.
+            // Check for errors of the home shard before removing any data.
             let counted = self.home().over(&Unsent).retain(false, crawls);
             self.server().step(counted).await?;
             let kept: BTreeSet<&[u8]> = crawls.iter().copied().collect();
             let committed = self.members(b"allcrawls").await?.swap_remove(0);
-            // Crawls with an interrupted removal may have left the home shard already.
+            // The home shard may no longer have crawls with an interrupted removal.
             let left = marks.0.iter().filter(|mark| mark.doing == Doing::Remove);
             let left = left.map(|mark| &mark.crawl);
             let away: BTreeSet<&[u8]> = committed.iter().chain(left).map(Vec::as_slice).collect();
@@ -430,7 +432,7 @@ impl<S: Steps> Sharded<S> {
         Ok(if purge { gone } else { at_home })
     }
 
-    /// Lists the operations that are running on all shards, or were interrupted between two of them.
+    /// Lists the operations that are running on all shards, or were interrupted between two shards.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -442,6 +444,7 @@ impl<S: Steps> Sharded<S> {
     /// ```
     ///
     /// # Errors
+    ///
     /// Fails with the error of the server, or a connection error.
     pub fn unfinished(&self) -> S::Answer<Vec<Unfinished>> {
         self.server().ask(self.marks_call().map(|marks| marks.0))
@@ -464,7 +467,8 @@ impl Committed {
     }
 }
 
-/// Returns the reply; `None` when another client was faster and the round must be repeated.
+/// Returns the reply. Returns `None` if another client was faster, so that the round must be
+/// repeated.
 fn passed<T>(answer: Pending<T>) -> Result<Option<T>, Error> {
     let error = match answer.take() {
         Ok(answer) => return Ok(Some(answer)),

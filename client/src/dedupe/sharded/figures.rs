@@ -29,8 +29,8 @@ impl<S: Steps> Sharded<S> {
         self.each(ask).await?.into_iter().collect()
     }
 
-    /// Returns the sums of [`Index::stats`] over all shards. A crawl counts as committed once the home shard
-    /// has committed it.
+    /// Returns the sums of [`Index::stats`] over all shards. A crawl is committed when the home
+    /// shard has committed it.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -115,7 +115,7 @@ impl<S: Steps> Sharded<S> {
                 });
             };
             sum.state = together(at_home, [sum.state]);
-            // Several shards may depend on the same crawl, which counts once.
+            // Several shards may depend on the same crawl, so count it once.
             sum.requires = index.required_crawls(&[crawl]).await?.len() as u64;
             Ok(sum)
         })
@@ -170,9 +170,9 @@ impl<S: Steps> Sharded<S> {
         })
     }
 
-    /// Runs [`Index::check`] on all shards, and checks that they agree: a crawl that one shard has committed
-    /// is committed in the home shard. A crawl whose commit is running or was interrupted counts as
-    /// `interrupted`.
+    /// Runs [`Index::check`] on all shards, and checks that they agree: a crawl that one shard has
+    /// committed is committed in the home shard. A crawl whose commit is running or was interrupted
+    /// is included in `interrupted`.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -289,8 +289,8 @@ impl Standing {
     }
 }
 
-/// Combines the states of a crawl in the shards. It is committed when the home shard has committed it, which
-/// happens last; it is continued when any shard has uncommitted records of it.
+/// Combines the states of a crawl in the shards. The crawl is committed if the home shard has
+/// committed it, which happens last. It is continued if any shard has uncommitted records of it.
 fn together<const N: usize>(at_home: Option<CrawlState>, states: [CrawlState; N]) -> CrawlState {
     match at_home {
         Some(state @ (CrawlState::Outgoing | CrawlState::Canceled | CrawlState::Unlisted)) => state,

@@ -1,10 +1,11 @@
-//! Prefixes of the shards of an index. Like the assignment of hashes to shards, they can never change.
+//! Prefixes of the shards of an index. The prefixes and the assignment of hashes to shards can
+//! never change.
 
 use crate::server::{Code, Error, slot};
 
 /// Maximum number of shards.
 pub(super) const MAX_SHARDS: u16 = 1024;
-/// Maximum length of the name of an index that is spread, in bytes.
+/// Maximum length of the name of a sharded index, in bytes.
 const NAME_BYTES: usize = 256;
 
 /// Returns the prefixes of all shards, the home shard first: `{name-0}:`, then `{name-1.3}:`, … The second
@@ -53,7 +54,7 @@ mod tests {
 
     #[test]
     fn prefixes_never_change() {
-        // Any change of these prefixes would orphan the data of existing indexes.
+        // If these prefixes changed, clients would not find the data of existing indexes.
         assert_eq!(shown("coll", 1), ["{coll-0}:"]);
         let four = ["{coll-0}:", "{coll-1.3}:", "{coll-2.3}:", "{coll-3.3}:"];
         assert_eq!(shown("coll", 4), four);

@@ -1,9 +1,9 @@
-//! Marks of operations that run across all shards, so that conflicting operations are refused until they
-//! finish.
+//! Marks of operations that run across all shards, so that conflicting operations are refused until
+//! they finish.
 //!
-//! A commit of a sharded index is one commit per shard, and a crash may happen between two of them. The marks
-//! are stored in a plain hash of the home shard. Each run has its own mark: the mark of an interrupted run is
-//! removed when a later run has completed the operation.
+//! A commit of a sharded index is one commit per shard, and a crash may happen between two of them.
+//! The marks are stored in a plain hash of the home shard. Each run has its own mark. When a later
+//! run has completed the operation, it removes the mark of the interrupted run.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -48,7 +48,8 @@ impl Doing {
     }
 }
 
-/// An operation that is running across all shards, or was interrupted: sending it again completes it.
+/// An operation that is running across all shards, or was interrupted. Sending it again completes
+/// it.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct Unfinished {
     /// Type of the operation.
@@ -56,9 +57,10 @@ pub struct Unfinished {
     /// Id of the crawl.
     #[serde(serialize_with = "as_text")]
     pub crawl: Vec<u8>,
-    /// Start of the operation, in seconds since the Unix epoch by the clock of the client that began it.
+    /// Start of the operation, in seconds since the Unix epoch, by the clock of the client that
+    /// began it.
     pub since: u64,
-    /// Counts that the other shards reported for the commit in that run.
+    /// Counts of the commit that the other shards reported in that run.
     #[serde(skip)]
     pub(super) committed: Committed,
     #[serde(skip)]
@@ -114,7 +116,7 @@ impl Marks {
         self.of(crawl).any(|mark| mark.doing == doing)
     }
 
-    /// Returns an error while one of the `others` is running on the crawl, or has yet to be finished.
+    /// Returns an error if one of the `others` is running on the crawl, or was interrupted.
     pub fn refuse(&self, name: &str, crawl: &[u8], others: &[Doing]) -> Result<(), Error> {
         let mut marks = self.of(crawl);
         let Some(mark) = marks.find(|mark| others.contains(&mark.doing)) else {
@@ -166,8 +168,8 @@ impl<S: Steps> Sharded<S> {
         Ok(Run { fields, since })
     }
 
-    /// Adds the counts that the other shards have committed to the mark: if this run is interrupted, the next
-    /// run reports them.
+    /// Adds the counts that the other shards have reported to the mark. If this run is interrupted,
+    /// the next run reports them.
     pub(super) async fn note(&self, run: &Run, committed: Committed) -> Result<(), Error> {
         let value = format!("{} {} {}", run.since, committed.new, committed.known);
         let mut set = redis::cmd("HSET");
@@ -179,7 +181,7 @@ impl<S: Steps> Sharded<S> {
         self.server().step(set).await.map(drop)
     }
 
-    /// Removes the marks of a completed run, and the marks that earlier runs left.
+    /// Removes the marks of a completed run, and those of earlier interrupted runs.
     pub(super) async fn end<'a>(
         &self,
         run: Run,

@@ -1,4 +1,5 @@
-//! Calls for records, each of which belongs to one shard, and for WACZ files, which are in the home shard.
+//! Calls for records, which belong to one shard each, and for WACZ files, which are in the home
+//! shard.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -19,7 +20,7 @@ impl<S: Steps> Sharded<S> {
         parts
     }
 
-    /// Sends each shard a call for its part of the items, if it has any.
+    /// Sends each shard a call for its part of the items. Skips shards without items.
     fn ask_parts<T: Copy, U: Send + 'static>(
         &self,
         batch: &Batch,
@@ -116,7 +117,7 @@ impl<S: Steps> Sharded<S> {
         })
     }
 
-    /// Adds records as [`Index::add`] does: each shard gets its part, with the same sequence.
+    /// Adds records as [`Index::add`] does: sends each shard its part, with the same sequence.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -156,7 +157,7 @@ impl<S: Steps> Sharded<S> {
         parts.map(|(_, count)| count).collect()
     }
 
-    /// Adds revisits as [`Index::revisit`] does: each shard gets its part, with the same sequence.
+    /// Adds revisits as [`Index::revisit`] does: sends each shard its part, with the same sequence.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;

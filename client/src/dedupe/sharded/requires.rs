@@ -1,4 +1,5 @@
-//! Replay dependencies when revisits are spread over all shards and the WACZ lists are in the home shard.
+//! Dependencies for replay. The revisits are spread over all shards, and the WACZ lists are in the
+//! home shard.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -44,8 +45,8 @@ impl<S: Steps> Sharded<S> {
 
     async fn requirements(&self, of: Asked, transitive: bool) -> Result<Vec<Required>, Error> {
         let mut found = BTreeMap::new();
-        // `whole`: crawls of which all files are required. `follow`: crawls whose own requirements
-        // are still to be resolved.
+        // `whole` lists crawls whose files are all required. `follow` lists crawls whose own
+        // requirements are still to be resolved.
         let (mut whole, mut follow) = (BTreeSet::new(), Vec::new());
         let mut seen = BTreeSet::new();
         match of {
@@ -89,7 +90,7 @@ impl<S: Steps> Sharded<S> {
         Ok(required.collect())
     }
 
-    /// Returns the references of the revisits of a WACZ, from all shards.
+    /// Returns the references of the revisits of a WACZ file, from all shards.
     async fn references(&self, uuid: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
         let profile = self.home().over(&Unsent).profile();
         let suffix: &[u8] = match self.server().step(profile).await? {
@@ -101,7 +102,7 @@ impl<S: Steps> Sharded<S> {
         Ok(references.into_iter().collect())
     }
 
-    /// Looks up the files of exact references. Returns their crawls.
+    /// Looks up the files for exact references. Returns the crawls of these files.
     async fn refer(
         &self,
         references: Vec<Vec<u8>>,
@@ -129,7 +130,7 @@ impl<S: Steps> Sharded<S> {
         Ok(crawls)
     }
 
-    /// Returns the crawls that hold originals of revisits of these crawls.
+    /// Returns the crawls to which the originals of these crawls' revisits belong.
     pub(super) async fn required_crawls(
         &self,
         crawls: &[Vec<u8>],
@@ -153,7 +154,7 @@ impl<S: Steps> Sharded<S> {
         Ok(required)
     }
 
-    /// Returns the WACZ files of these crawls. Unknown crawls are omitted.
+    /// Returns the WACZ files of these crawls. Omits unknown crawls.
     pub(super) async fn files(
         &self,
         mut crawls: Vec<Vec<u8>>,
@@ -233,7 +234,7 @@ impl<S: Steps> Sharded<S> {
         }
         let mut sums: BTreeMap<Vec<u8>, Option<u64>> = BTreeMap::new();
         for Dependent { crawl, revisits } in all {
-            // A count that is missing in one shard makes the total unknown.
+            // If a count is missing in one shard, the total is unknown.
             let sum = sums.entry(crawl).or_insert(Some(0));
             *sum = sum.zip(revisits).map(|(sum, revisits)| sum + revisits);
         }
@@ -243,8 +244,9 @@ impl<S: Steps> Sharded<S> {
             .collect())
     }
 
-    /// Returns the dependents of a crawl in a shard that does not have the crawl. These were
-    /// recorded before the crawl was removed; it may since have returned to other shards.
+    /// Returns the dependents of a crawl in a shard that does not have the crawl. They were
+    /// recorded before the crawl was removed. The crawl may have been added to other shards again
+    /// since.
     async fn dependents_in(&self, shard: &Index<S>, on: &[u8]) -> Result<Vec<Dependent>, Error> {
         let batch = Batch::new();
         let asked = [&b"allcrawls"[..], b"uncommittedcrawls"].map(|set| {
@@ -286,7 +288,7 @@ impl<S: Steps> Sharded<S> {
     }
 }
 
-/// Parses `crawl waczIndex`; the crawl id may contain spaces.
+/// Parses `crawl waczIndex`. The crawl id may contain spaces.
 fn file_number(reference: &[u8]) -> Option<FileNumber> {
     let space = reference.iter().rposition(|&byte| byte == b' ')?;
     let index = std::str::from_utf8(&reference[space + 1..]).ok()?;

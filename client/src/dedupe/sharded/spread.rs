@@ -1,17 +1,17 @@
-//! Assignment of hashes to shards. It determines where existing indexes store their data, so it can never
-//! change.
+//! Assigns hashes to shards. The assignment determines where existing indexes store their data, so
+//! it can never change.
 
 use crawlspace_compact::digits::{Case, read_base32, read_hex};
 
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 
-/// Returns the shard of a hash. It depends on the decoded bits only, so all spellings of a hash map to the
-/// same shard.
+/// Returns the shard of a hash. The shard depends only on the decoded bits, so all spellings of a
+/// hash have the same shard.
 pub(super) fn shard_of(hash: &[u8], shards: usize) -> usize {
     let label = hash.iter().rposition(|&byte| byte == b':');
     let value = label.map_or(hash, |colon| &hash[colon + 1..]);
-    // In an index with the `browsertrix` profile only the value counts, regardless of the label.
+    // In an index with the Browsertrix profile, only the value matters, not the label.
     let bits = match bits_of(hash).or_else(|| bits_of(value)) {
         Some(bits) => spread(&bits),
         None if value.is_empty() => spread(hash),
@@ -38,7 +38,7 @@ const LABELS: [(&[u8], usize); 5] = [
     (b"md5:", 16),
 ];
 
-/// Decodes a digest as the module does; `None` for a hash of another kind.
+/// Decodes a digest as the module does. Returns `None` for a hash of another kind.
 fn bits_of(hash: &[u8]) -> Option<Vec<u8>> {
     for (label, bytes) in LABELS {
         if let Some((head, value)) = hash.split_at_checked(label.len())
@@ -58,8 +58,8 @@ fn bits_of(hash: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Decodes an unlabelled base32 SHA-1 in capitals, as in CDX files. Some hexadecimal MD5 values
-/// have the same form; they are also read as base32.
+/// Decodes a base32 SHA-1 in upper case without a label, as in CDX files. Some hexadecimal MD5
+/// values have the same form, and are also read as base32.
 fn unbase32_of_a_cdx(hash: &[u8]) -> Option<Vec<u8>> {
     let capitals = |byte: &u8| byte.is_ascii_uppercase() || (b'2'..=b'7').contains(byte);
     hash.iter().all(capitals).then(|| unbase32(hash, 20))?
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn hashes_stay_in_their_shard() {
-        // Any change of these shards would orphan the data of existing indexes.
+        // If these shards changed, clients would not find the data of existing indexes.
         assert_eq!(shard(SHA256), 13_929);
         assert_eq!(shard(SHA1), 225_077);
         assert_eq!(shard(MD5), 922_797);
@@ -139,7 +139,7 @@ mod tests {
     fn shards_are_filled_evenly() {
         let mut filled = [0; 16];
         for n in 0..16_000_u32 {
-            // Hashes that are far from random.
+            // Hashes whose bits are far from random.
             let hash = format!("sha256:{n:064x}");
             filled[shard_of(hash.as_bytes(), 16)] += 1;
         }

@@ -1,4 +1,4 @@
-//! State of a crawl in each shard.
+//! The state of a crawl in each shard.
 
 use super::Sharded;
 use super::marks::Marks;
@@ -8,16 +8,16 @@ use crate::server::{Ask, Batch, Call, Error, Pending, Steps};
 /// Maximum number of crawls per batch of queries.
 pub(super) const BATCH: usize = 500;
 
-/// State of a crawl in one shard, according to the plain keys.
+/// The state of a crawl in one shard, according to the plain keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Standing {
-    /// The crawl is part of the shard's merged index.
+    /// True if the crawl is part of the shard's merged index.
     pub committed: bool,
-    /// The shard lists the crawl as uncommitted.
+    /// True if the shard lists the crawl as uncommitted.
     pub uncommitted: bool,
-    /// A removal is running or was interrupted.
+    /// True if a removal is running or was interrupted.
     pub removing: bool,
-    /// A cancel is running or was interrupted.
+    /// True if a cancel is running or was interrupted.
     pub canceling: bool,
 }
 
@@ -27,18 +27,18 @@ impl Standing {
         *self == Standing::default()
     }
 
-    /// Returns true if a removal has work to do.
+    /// Returns true if a removal would change this shard.
     pub fn is_removable(&self) -> bool {
         self.committed || self.removing
     }
 
-    /// Returns true if a cancel has work to do.
+    /// Returns true if a cancel would change this shard.
     pub fn is_cancelable(&self) -> bool {
         (self.uncommitted && !self.removing) || self.canceling
     }
 }
 
-/// State of a crawl in all shards, the home shard first.
+/// The states of a crawl in all shards, the home shard first.
 #[derive(Clone, Debug)]
 pub(super) struct Standings(pub Vec<Standing>);
 

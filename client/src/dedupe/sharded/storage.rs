@@ -5,8 +5,8 @@ use crate::dedupe::{Index, Moved, Storage};
 use crate::server::{Batch, Pending, Steps};
 
 impl<S: Steps> Sharded<S> {
-    /// Packs every shard as [`Index::pack`] does; shards on different servers are packed concurrently.
-    /// Returns the sums.
+    /// Packs every shard as [`Index::pack`] does. Shards on different servers are packed at the
+    /// same time. Returns the sums.
     ///
     /// If the call fails, some shards may be packed and others not, but all calls keep returning
     /// the same results. Send the call again, or call [`unpack`](Sharded::unpack).
@@ -54,8 +54,8 @@ impl<S: Steps> Sharded<S> {
     }
 }
 
-/// Combines the storage formats of the shards. A mix of packed and plain shards is an interrupted conversion:
-/// packing, unless a shard is unpacking.
+/// Combines the storage formats of the shards. If some shards are packed and others are plain, a
+/// conversion was interrupted: packing, unless a shard is unpacking.
 pub(super) fn together(shards: &[Storage]) -> Storage {
     match shards {
         [first, others @ ..] if others.iter().all(|other| other == first) => *first,

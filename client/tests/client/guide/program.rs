@@ -26,13 +26,13 @@ fn write_record(index: &Index, digest: &[u8], url: &[u8], number: u64) -> Result
     let (lasting, wait) = (Duration::from_secs(60), Duration::from_secs(5));
     match index.claim(crawl, digest, lasting, wait)? {
         Claim::Yours(token) => {
-            // Write the response record, and say so.
+            // Write the response record, and report it.
             let (wacz_index, hash, size) = (0, digest, 5120);
             let record = Added::new(hash, wacz_index, date, url, size);
             index.settle(crawl, &token, &record)
         }
         Claim::Known(original) => {
-            // Write a revisit record that refers to these.
+            // Write a revisit record that refers to these values.
             let _refers_to = (&original.url, &original.date);
             let revisited = Revisited { hash: digest, size: 620, original: Some(&original) };
             let sequence = Some(Sequence { writer: b"worker-1", number });
@@ -57,7 +57,7 @@ async fn work(server: &AsyncServer) -> Result<u32, Error> {
     let mut lease = frontier.next(&next).await?.pop();
     while let Some(held) = lease {
         let begun = Instant::now();
-        // Fetch `held.uri`, and add what it links to.
+        // Fetch `held.uri`, and add the links of the page.
         fetched += 1;
         let facts = Facts {
             elapsed: begun.elapsed(),
@@ -69,7 +69,7 @@ async fn work(server: &AsyncServer) -> Result<u32, Error> {
         let released = frontier.release_and_next(&held, &facts.into(), &held.done(), &next);
         lease = match released.await {
             Ok((_, lease)) => lease,
-            // It took longer than its lease: another worker has that page now.
+            // The fetch took longer than the lease, so another worker may have the page now.
             Err(error) if error.code() == Some(Code::Stale) => frontier.next(&next).await?.pop(),
             Err(error) => return Err(error),
         };

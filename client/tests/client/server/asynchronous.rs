@@ -107,7 +107,8 @@ fn dropped_wait_closes_its_connection() {
             redis.info_number("blocked_clients") == 0
         });
 
-        // A new group is leased to a live caller, and no caller gets the reply to another one's call.
+        // The server leases a new group to a live caller, and no caller gets the reply to another
+        // caller's call.
         frontier.add(b"crawl", None, &[(b"a", 0)]).await.unwrap();
         let lease = frontier.next(&up_to(MINUTE)).await.unwrap().remove(0);
         assert_eq!(&lease.chg, b"a");
@@ -124,7 +125,7 @@ fn dropped_fast_call_leaves_no_reply_for_another() {
         let server = AsyncServer::open(&redis.url()).await.unwrap();
         for n in 0..200_u64 {
             let dropped = server.ask(Call::<u64>::new(command("ECHO 777777")));
-            // It is polled once, so it may or may not have been sent.
+            // The call is polled once, so it may or may not have been sent.
             let soon = tokio::time::timeout(Duration::ZERO, dropped).await;
             assert!(soon.is_err() || soon.is_ok_and(|echo| echo.unwrap() == 777_777));
             let echo = Call::<u64>::new(command(&format!("ECHO {n}")));

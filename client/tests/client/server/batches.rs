@@ -61,7 +61,7 @@ fn empty_and_unsent_batches_are_handled() {
     let error = never.take().unwrap_err();
     assert_contains(&error, "not been sent");
     assert_eq!(error.code(), None);
-    // The call is still in the batch, although its caller does not wait for it any more.
+    // The call is still in the batch, although its caller no longer waits for it.
     batch.send(&server).unwrap();
 }
 

@@ -1,4 +1,4 @@
-//! Tests a cluster: every call reaches the server that owns its slot.
+//! Tests a cluster: each call must reach the server that owns its slot.
 
 use std::thread;
 use std::time::Duration;
@@ -45,8 +45,8 @@ fn calls_are_sent_to_the_owner_of_their_keys() {
     for node in cluster.nodes() {
         assert!(ok!(node.wire(), "DBSIZE").int() > 0, "a server has nothing");
     }
-    // Scripts are routed by their first key, other commands by an explicit key, and commands
-    // without key to any server.
+    // Scripts are routed by their first key, other commands by an explicit key. Commands without a
+    // key are sent to any server.
     let mut eval = command("EVAL");
     eval.arg("return redis.call('EXISTS', KEYS[1])")
         .arg(1)
@@ -303,7 +303,7 @@ fn failover_to_a_replica_is_followed() {
     until("the replica has what its master has", || {
         replica.info("slave_repl_offset") == first.info("master_repl_offset")
     });
-    // A takeover needs no election, which could fail and would have to be repeated.
+    // A takeover needs no election. An election could fail and would have to be repeated.
     ok!(replica.wire(), "CLUSTER", "FAILOVER", "TAKEOVER");
     until("the old master knows it", || {
         first.info("role").as_deref() == Some("slave")

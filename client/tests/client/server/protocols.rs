@@ -29,8 +29,8 @@ fn urls(redis: &Redis) -> [(String, &'static str); 2] {
     ["resp2", "resp3"].map(|protocol| (format!("{}?protocol={protocol}", redis.url()), protocol))
 }
 
-/// Index calls for the asynchronous and the blocking client: the macro appends `.await` to each
-/// call for the asynchronous one, and nothing for the blocking one.
+/// Index calls for the async and the blocking client. The macro appends `.await` to each call of
+/// the async client only.
 macro_rules! dedupe_calls {
     ($index:expr, $other:expr $(, $await:ident)?) => {{
         let (index, other) = ($index, $other);

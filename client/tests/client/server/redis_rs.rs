@@ -1,4 +1,4 @@
-//! Tests the statements of the client guide about the crate `redis` on its own.
+//! Tests the statements of the client guide about using the crate `redis` directly.
 
 use crawlspace_client::redis::{self, AsyncConnectionConfig, Value};
 use redis_tests::Server as Redis;

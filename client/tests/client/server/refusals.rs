@@ -89,7 +89,7 @@ fn each_code_of_the_dedupe_commands_is_known() {
         Code::BadFormat,
     );
 
-    // A client waits for a claim, and the crawl is cancelled in the meantime.
+    // A client waits for a claim, and meanwhile the crawl is cancelled.
     let other = Index::on(&server, "other:");
     other.add(b"c", &adding, &[record()]).unwrap();
     let hash = b"sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ";
@@ -172,7 +172,7 @@ fn missing_module_is_reported() {
     let error = Index::on(&server, "").stats().unwrap_err();
     let sentence = "DEDUPE.STATS: the server has not loaded the Crawlspace module";
     assert_eq!(error.to_string(), sentence);
-    // An unknown plain command is a different error.
+    // An unknown plain command causes a different error.
     let error = server.ask(Call::<String>::new(command("NO.SUCH x")));
     let error = error.unwrap_err();
     assert_eq!(error.code(), Some(Code::Err), "{error}");
@@ -195,7 +195,7 @@ fn every_code_of_the_documentation_has_a_name() {
         });
         for row in rows {
             let cell = row.split('|').nth(1).unwrap_or_default();
-            // The detail quotes the name in backquotes, and contains only the first word.
+            // The detail contains only the first word of the name, in backquotes.
             let codes = cell.split('`').skip(1).step_by(2);
             words.extend(codes.filter_map(|code| Some(code.split(' ').next()?.to_owned())));
         }

@@ -1,4 +1,4 @@
-//! Tests which calls are retried after a broken connection, and which are not.
+//! Tests which calls the client retries after a broken connection.
 
 use crawlspace_client::dedupe::{Added, Adding, Index, Sequence};
 use crawlspace_client::frontier::Frontier;
@@ -27,7 +27,7 @@ fn repeatable_call_is_retried() {
         let n = server.ask(incr().repeatable()).unwrap();
         assert!(vandal.is_done());
         assert_eq!(vandal.seen(), 4, "{cut:?}");
-        // The caller declares that a retry does no harm.
+        // The caller declares that a retry is safe.
         assert_eq!(n, if cut == Cut::After { 4 } else { 1 }, "{cut:?}");
     }
 }
@@ -100,7 +100,7 @@ fn unsent_calls_are_always_retried() {
     let mut redis = redis_tests::Options::new().aof(true).start();
     let server = Server::options(&redis.url()).retries(10).open().unwrap();
     redis.kill9();
-    // This call detects the broken connection; nothing was executed.
+    // This call detects the broken connection. The server did not execute it.
     server.ask(get()).unwrap_err();
     let waiting = std::thread::spawn({
         let server = server.clone();

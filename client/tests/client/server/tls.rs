@@ -15,7 +15,7 @@ use crate::server::run;
 /// Returns true if the server was built with TLS.
 fn is_built_with_tls() -> bool {
     let program = std::env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
-    // The server exits at once in either case, with a different message.
+    // The server exits immediately in both cases, with different messages.
     let output = Command::new(program)
         .args("--port 0 --tls-port 0 --loadmodule /nonexistent".split(' '))
         .output()
@@ -27,7 +27,7 @@ fn is_built_with_tls() -> bool {
 /// Starts a TLS server that requires client certificates, and returns its port.
 fn start(dir: &Path) -> (Redis, u16) {
     let file = |name: &str| dir.join(name).to_string_lossy().into_owned();
-    // The port was free a moment ago, but another process may have taken it.
+    // The port was free a moment ago, but another process may have taken it since.
     let port = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -80,7 +80,7 @@ fn client_and_server_verify_each_other() {
     // The certificate authority is unknown to the system.
     let error = Server::open(&url).unwrap_err().to_string();
     assert_contains(&error, "UnknownIssuer");
-    // The certificate is valid for the address only.
+    // The certificate is valid only for the address.
     let error = known(&format!("rediss://localhost:{port}/"))
         .open()
         .unwrap_err()

@@ -8,17 +8,18 @@ use std::thread;
 
 use redis_tests::Server;
 
-/// Moment at which a connection is cut.
+/// The moment at which the proxy cuts a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// Breaks the connection before the request reaches the server.
     Before,
-    /// Breaks the connection after the server has executed the command, before the client sees the reply.
+    /// Breaks the connection after the server has executed the command, before the client gets the
+    /// reply.
     After,
 }
 
-/// Cuts connections that carry a certain command, a limited number of times. It stops with the
-/// test.
+/// A proxy that cuts connections with a certain command, a limited number of times. It stops with
+/// the test.
 pub struct Vandal {
     port: u16,
     state: Arc<State>,
@@ -48,7 +49,7 @@ impl Vandal {
             for client in listener.incoming().flatten() {
                 let state = Arc::clone(&state);
                 let server = TcpStream::connect(("127.0.0.1", to));
-                // If the server is unreachable, the client is disconnected.
+                // If the server is unreachable, the proxy disconnects the client.
                 if let Ok(server) = server {
                     thread::spawn(move || state.forward(&client, &server));
                 }
@@ -61,12 +62,12 @@ impl Vandal {
         format!("redis://127.0.0.1:{}/", self.port)
     }
 
-    /// Returns the number of times that the command was seen.
+    /// Returns the number of times that the proxy saw the command.
     pub fn seen(&self) -> u32 {
         self.state.seen.load(Ordering::SeqCst)
     }
 
-    /// Returns true if all requested cuts were made.
+    /// Returns true if the proxy has made all requested cuts.
     pub fn is_done(&self) -> bool {
         self.state.left.load(Ordering::SeqCst) == 0
     }

@@ -1,4 +1,4 @@
-//! Tests a client that dies between any two steps, and a server that dies between two shards.
+//! Tests clients that die between any two steps, and servers that die between two shards.
 
 use crawlspace_client::dedupe::{Adding, Committed, Doing, Sharded};
 use crawlspace_client::{Code, Error, Server};
@@ -49,7 +49,7 @@ fn three_crawls(server: &Server, name: &str) -> Sharded {
 type Opposite = fn(&Sharded, &[u8]) -> Result<(), Error>;
 type Work<S> = fn(&Sharded<S>) -> Result<(), Error>;
 
-/// A call, made once by a client that dies and once by a client that does not.
+/// A call, made once by a client that dies and once by a client that survives.
 struct Job {
     name: &'static str,
     dying: Work<Mortal>,
@@ -89,7 +89,7 @@ fn operation_interrupted_at_any_step_is_finished_by_another_client() {
             for steps in 0.. {
                 let name = format!("{} {when:?} {steps}", job.name);
                 let many = three_crawls(&server, &name);
-                // Opening the index is a step, too.
+                // Opening the index is also a step.
                 let mortal = Mortal::after(steps + 1, when, &server);
                 let dying = Sharded::on(&mortal, &name[..], SHARDS).unwrap();
                 let outcome = (job.dying)(&dying);
@@ -101,7 +101,7 @@ fn operation_interrupted_at_any_step_is_finished_by_another_client() {
                 assert!(outcome.unwrap_err().is_connection());
                 match (job.living)(&many) {
                     Ok(()) => {}
-                    // The operation was complete, except perhaps for its last step.
+                    // The operation was complete, except possibly for its last step.
                     Err(error) => assert!(
                         matches!(error.code(), Some(Code::NoCrawl | Code::Committed)),
                         "{name}: {error}"
@@ -123,8 +123,8 @@ fn repeated_commit_reports_everything() {
         let whole = three_crawls(&server, &format!("{crawl} whole"));
         let whole = whole.commit(crawl.as_bytes()).unwrap();
         assert!(whole.new > 0, "{whole:?}");
-        // The steps are: marks are read and set, the other shards commit, their counts are
-        // recorded, and the home shard commits.
+        // The steps are: read and set the marks, commit the other shards, record their counts, and
+        // commit the home shard.
         for steps in [0, 1, 2, 4] {
             let name = format!("{crawl} {steps}");
             let many = three_crawls(&server, &name);
@@ -185,8 +185,8 @@ fn opposite_of_an_interrupted_operation_waits_or_wins_without_leftovers() {
                         "{name}: {error}"
                     ),
                 }
-                // Any outcome is allowed, but every marked operation must be completable, and then
-                // no operation is half done.
+                // Any outcome is allowed, but it must be possible to complete every marked
+                // operation. Afterwards, no operation is partial.
                 for mark in many.unfinished().unwrap() {
                     let _ = match mark.doing {
                         Doing::Commit => many.commit(&mark.crawl).map(drop),
@@ -264,7 +264,7 @@ fn commit_resumes_after_a_server_crash() {
     let half = many.crawls(None).unwrap();
     let expected = crawlspace_client::dedupe::CrawlState::Uncommitted;
     assert_eq!(half[0].standing.state, expected);
-    // Counts of all shards, including those that had committed before the error.
+    // Counts of all shards, including the shards that had committed before the error.
     let whole = Committed { new: 600, known: 0 };
     assert_eq!(many.commit(b"a").unwrap(), whole);
     assert_sound(&many, "after the commit");
@@ -274,7 +274,7 @@ fn commit_resumes_after_a_server_crash() {
 
 #[test]
 fn crashing_servers_lose_nothing_and_count_nothing_twice() {
-    // Minimal slices make it possible to interrupt the job.
+    // With minimal slices, the test can interrupt the job.
     let options = Options::new()
         .aof_unsynced(true)
         .module_args(&["slice-us", "50"]);
@@ -313,7 +313,7 @@ fn crashing_servers_lose_nothing_and_count_nothing_twice() {
         assert_eq!(stats.total_urls, 14_000, "{outcome:?}");
         let known = many.crawl_stats(b"a").unwrap();
         assert_eq!((known.hashes, known.total_urls), (8000, 8000));
-        // Removed for the next iteration.
+        // Remove it for the next iteration.
         many.remove(&[b"a"]).unwrap();
         assert_sound(&many, "after the removal");
         assert_eq!(many.stats().unwrap().hashes, 6000);

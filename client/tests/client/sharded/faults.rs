@@ -15,12 +15,12 @@ pub enum When {
     After,
 }
 
-/// A server handle whose client dies at a given step: that step and all later ones fail.
+/// A server handle whose client dies at a given step: this step and all later ones fail.
 #[derive(Clone)]
 pub struct Mortal {
     server: Server,
     when: When,
-    /// Number of steps until the failure; negative afterwards.
+    /// Number of steps until the failure. Negative after the failure.
     left: Arc<AtomicI64>,
 }
 

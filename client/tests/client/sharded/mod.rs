@@ -1,5 +1,5 @@
-//! Tests a sharded index: it returns the same results as a single index, and every interrupted operation can
-//! be finished.
+//! Tests a sharded index: it must return the same results as a single index, and every interrupted
+//! operation must be finishable.
 
 mod crashes;
 mod faults;
@@ -9,7 +9,7 @@ mod storages;
 use crawlspace_client::dedupe::{Added, Revisited};
 use redis_tests::{DATE, sha256_of, size_of, url_of};
 
-/// A generated record, which owns the data that its fields borrow.
+/// A generated record, which owns the data of its fields.
 struct Record {
     hash: String,
     url: String,

@@ -17,7 +17,7 @@ fn word<T>(outcome: Result<T, Error>) -> Result<T, String> {
     outcome.map_err(|error| error.word().unwrap_or("broken").to_owned())
 }
 
-/// Returns the id of the WACZ that a crawl writes.
+/// Returns the id of the WACZ file that a crawl writes.
 fn wacz_of(crawl: &[u8]) -> Vec<u8> {
     [b"uuid of ", crawl].concat()
 }
@@ -131,7 +131,7 @@ fn random_call(twins: &Twins, rng: &mut Rng) {
             compare!(twins, "add", it => it.add(crawl, &adding, &added));
         }
         4 => {
-            // Settles one claim at a time, because each shard refuses only its own part.
+            // Settle one claim at a time, because each shard refuses only its own part.
             let uuid = wacz_of(crawl);
             let reference = match rng.below(3) {
                 0 => Reference::Crawl,
@@ -229,7 +229,7 @@ fn all_spellings_of_a_hash_find_it() {
     }
 }
 
-/// Returns a hash in some spelling, or nearly a hash.
+/// Returns a hash in some spelling, or a text that resembles a hash.
 fn odd_hash(rng: &mut Rng) -> Vec<u8> {
     let labels = "  sha256: SHA-256: sha1: Sha-1: md5: urn:sha1: blake3: :: a:b:";
     let labels: Vec<&str> = labels.split(' ').collect();
@@ -288,7 +288,7 @@ fn number_of_shards_cannot_be_changed() {
     assert_contains(&error, "has 3 shards, not 4");
     Sharded::open(&redis.url(), "coll", 3).unwrap();
     Sharded::open(&redis.url(), "other", 4).unwrap();
-    // A read-only user can open the index, too.
+    // A read-only user can also open the index.
     let mut c = redis.wire();
     c.ok_line("ACL SETUSER reader on >secret ~* +@read +dedupe.lookup");
     let url = format!("redis://reader:secret@127.0.0.1:{}/", redis.port());

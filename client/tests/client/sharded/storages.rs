@@ -1,4 +1,4 @@
-//! Tests packing and unpacking of all shards, or of some.
+//! Tests packing and unpacking of all shards and of some shards.
 
 use crawlspace_client::dedupe::{Adding, Index, Moved, Sharded, Storage};
 use crawlspace_client::{AsyncServer, Server};
@@ -17,7 +17,7 @@ fn figures(moved: &Moved) -> (Storage, u64, u64) {
     (moved.storage, moved.hashes, moved.records)
 }
 
-/// Adds a committed crawl of 600 hashes, and an uncommitted one with 100 of them.
+/// Adds a committed crawl of 600 hashes, and an uncommitted crawl with 100 of these.
 fn two_crawls(many: &Sharded) {
     let all = records(0..600);
     let adding = Adding::default();
@@ -138,7 +138,7 @@ fn packing_resumes_after_a_server_crash() {
     });
     redis.kill9();
     redis.restart();
-    // The client retried the call, which moved the rest.
+    // The client retried the call, which moved the remaining records.
     assert_eq!(packing.join().unwrap().unwrap().storage, Storage::Packed);
     assert_eq!(figures(&many.pack().unwrap()), (Storage::Packed, 0, 0));
     assert_eq!(many.lookup(None, &hashes(&all)).unwrap(), known);
