@@ -7,10 +7,9 @@ use crate::rng::Rng;
 pub struct BusyFrontier {
     /// The lease of `held`, for five minutes.
     pub held: Lease,
-    /// The lease of `kept`, with the URI that the frontier keeps.
+    /// The lease of `kept`, with the URI that the frontier stores.
     pub kept: Lease,
-    /// The lease of `idle`, which has been released, and the time before which the group is not due
-    /// again.
+    /// The released lease of `idle`, and the earliest time at which the group is due again.
     pub released: (Lease, i64),
     /// One of the two leases of `parallel`.
     pub parallel: Lease,
@@ -23,8 +22,8 @@ impl BusyFrontier {
         "member1"; "member2"; "parallel"; "numbered";
     ];
 
-    /// Builds the groups in an empty frontier at a simulated time, which advances by a few
-    /// milliseconds.
+    /// Builds the groups in an empty frontier at a simulated time, which the function advances by a
+    /// few milliseconds.
     pub fn build(f: &mut Frontier) -> BusyFrontier {
         let t = f.time();
         let minute = 60_000;
@@ -77,8 +76,8 @@ impl BusyFrontier {
     }
 }
 
-/// Runs a random command on a small frontier; `held` has the unreleased leases. Returns the command
-/// and its outcome, for failure messages.
+/// Runs a random command on a small frontier. `held` contains the leases that are not released.
+/// Returns the command and its outcome, for failure messages.
 pub fn random_step(f: &mut Frontier, rng: &mut Rng, held: &mut Vec<Lease>) -> String {
     let now = f.time();
     let chg = format!("host-{}", rng.below(6));
@@ -121,7 +120,7 @@ pub fn random_step(f: &mut Frontier, rng: &mut Rng, held: &mut Vec<Lease>) -> St
         94 => "EXPIRED".to_owned(),
         95 => "REPAIR".to_owned(),
         _ => {
-            // The server's own clock advances by itself.
+            // The server's own clock advances without the test.
             if f.now.is_some() {
                 f.pass(rng.below(500) as i64);
             }

@@ -10,8 +10,8 @@ use crate::wire::Reply;
 /// Number of hash slots of a cluster.
 const SLOTS: usize = crawlspace_compact::limits::every::SLOTS as usize;
 
-/// Masters that share the slots evenly and in order: slot 0 belongs to the first one. Dropping the
-/// cluster kills all of them.
+/// Masters that share the slots evenly and in order: slot 0 belongs to the first master. Dropping
+/// this value kills all of them.
 ///
 /// ```no_run
 /// use redis_tests::{ok, Cluster};
@@ -51,7 +51,7 @@ impl Cluster {
             let mut c = node.wire();
             let (first, end) = (i * SLOTS / count, (i + 1) * SLOTS / count);
             ok!(c, "CLUSTER", "ADDSLOTSRANGE", first, end - 1);
-            // Nodes with equal epochs would first have to resolve the conflict.
+            // Nodes with equal epochs would have to resolve the conflict first.
             ok!(c, "CLUSTER", "SET-CONFIG-EPOCH", i + 1);
             for other in &self.nodes[..i] {
                 let bus = ok!(other.wire(), "CONFIG", "GET", "cluster-port").pairs()[0]
@@ -83,7 +83,8 @@ impl Cluster {
         &mut self.nodes[number]
     }
 
-    /// Waits until all nodes are up and know the owner of every slot, after one of them was down.
+    /// Waits until all nodes are up and know the owner of every slot, after one of the nodes was
+    /// down.
     pub fn wait_until_whole(&self) {
         until("all nodes know all slots again", || {
             self.nodes.iter().all(|node| self.is_known_to(node))
@@ -100,8 +101,8 @@ impl Cluster {
         ok!(self.nodes[0].wire(), "CLUSTER", "KEYSLOT", key.as_ref()).int()
     }
 
-    /// Returns the node that owns the slot of a key now. While nodes tell each other about a move,
-    /// they may briefly report no owner; this waits for one.
+    /// Returns the node that owns the slot of a key now. Waits if no node reports to be the owner,
+    /// which may happen for a moment during a move.
     ///
     /// # Panics
     /// Panics if no node reports to be the owner within a minute.
@@ -115,8 +116,8 @@ impl Cluster {
         until_some("a node has the slot", || self.nodes.iter().find(owns))
     }
 
-    /// Begins to move the slot of a key to another node: the target is set to importing, the owner
-    /// to migrating. The keys in the slot do not move yet.
+    /// Begins to move the slot of a key to another node: sets the target to importing and the owner
+    /// to migrating. Does not move the keys yet.
     pub fn begin_move(&self, key: impl AsRef<[u8]>, to: &Server) {
         let slot = self.slot(key.as_ref());
         let from = self.owner(key);
@@ -125,7 +126,7 @@ impl Cluster {
     }
 
     /// Moves the keys of a slot whose move has [begun](Self::begin_move), but not the slot itself:
-    /// its owner answers `ASK` from then on.
+    /// after that, its owner replies with `ASK`.
     pub fn move_keys(&self, key: impl AsRef<[u8]>, to: &Server) {
         let slot = self.slot(key.as_ref());
         let mut c = self.owner(key).wire();
@@ -145,8 +146,8 @@ impl Cluster {
     pub fn finish_move(&self, key: impl AsRef<[u8]>, to: &Server) {
         let slot = self.slot(key.as_ref());
         self.move_keys(key, to);
-        // The new owner first: otherwise both nodes would redirect clients to each other in
-        // between.
+        // Change the new owner first: otherwise, both nodes would redirect clients to each other
+        // for a moment.
         let others = self.nodes.iter().filter(|node| node.port() != to.port());
         for node in std::iter::once(to).chain(others) {
             ok!(node.wire(), "CLUSTER", "SETSLOT", slot, "NODE", id(to));
@@ -172,7 +173,7 @@ impl Cluster {
     /// Panics if a server refuses or aborts the migration.
     pub fn move_whole(&self, key: impl AsRef<[u8]>, to: &Server) {
         let slot = self.slot(key.as_ref());
-        // Valkey pushes the slot from its owner; Redis pulls it from the target.
+        // In Valkey, the owner pushes the slot; in Redis, the target pulls it.
         let (mut c, status) = if self.knows("MIGRATESLOTS") {
             let mut c = self.owner(key).wire();
             ok!(
@@ -234,7 +235,7 @@ impl Cluster {
 fn ranges(node: &Server) -> Vec<(RangeInclusive<i64>, u16)> {
     let ranges = ok!(node.wire(), "CLUSTER", "SLOTS");
     let range = |range: &Reply| {
-        // First slot, last slot, and the nodes: address, port, id.
+        // A range consists of the first slot, the last slot, and the nodes (address, port, id).
         let [first, last, master, ..] = range.items() else {
             panic!("a range of slots: {range:?}");
         };

@@ -1,4 +1,4 @@
-//! Synthetic crawls: hashes, records, and large crawls written the way a plain client writes them.
+//! Synthetic crawls: hashes, records, and large crawls as a plain client writes them.
 
 use std::ops::Range;
 
@@ -7,8 +7,8 @@ use crate::wire::{Reply, Wire, Word};
 /// The date of synthetic records.
 pub const DATE: &str = "20260319102015123";
 
-/// Returns the `n`-th synthetic hash in the written form of the `document` profile. It is not a
-/// digest of any content; all 64 hex digits depend on `n`.
+/// Returns the `n`-th synthetic hash in the written form of the `document` profile. The hash is not
+/// a digest of any content. All of its 64 hex digits depend on `n`.
 pub fn sha256_of(n: u64) -> String {
     let mut hex = String::from("sha256:");
     let mut state = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -76,7 +76,7 @@ impl<'a> Crawl<'a> {
         (0..self.hashes).map(|i| self.hash(i))
     }
 
-    /// Adds the crawl with `DEDUPE.ADD`, some hundred hashes per command.
+    /// Adds the crawl with `DEDUPE.ADD`, a few hundred hashes per command.
     ///
     /// # Panics
     /// Panics if the server returns an error.
@@ -93,7 +93,7 @@ impl<'a> Crawl<'a> {
     }
 }
 
-/// Writes a crawl the way a plain client does: `SADD uncommittedcrawls`, `HSET h:<crawl>`, counts.
+/// Writes a crawl as a plain client does: `SADD uncommittedcrawls`, `HSET h:<crawl>`, counts.
 ///
 /// # Panics
 /// Panics if the server returns an error.

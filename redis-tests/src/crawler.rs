@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::corpus::{DATE, sha256_of, size_of, url_of, words_of};
 use crate::wire::{Reply, Wire, Word, array, bulk, int};
 
-/// Returns the expected look-up reply for the `n`-th synthetic record when `crawl` owns it.
+/// Returns the reply that a look-up must return for the `n`-th synthetic record if `crawl` owns it.
 pub fn record_of(crawl: &str, n: u64) -> Reply {
     array([
         bulk(crawl),
@@ -23,7 +23,7 @@ pub fn add(c: &mut Wire, p: &str, crawl: &str, numbers: impl IntoIterator<Item =
     c.expect_ok(&words).int()
 }
 
-/// Runs `DEDUPE.COMMIT` and returns the numbers of new and already-known hashes.
+/// Runs `DEDUPE.COMMIT` and returns the numbers of new and of known hashes.
 pub fn commit(c: &mut Wire, p: &str, crawl: &str) -> (i64, i64) {
     let reply = c.expect_ok(&["DEDUPE.COMMIT", p, crawl]).ints();
     assert_eq!(reply.len(), 2, "{reply:?}");
@@ -62,7 +62,7 @@ pub fn set_key(c: &mut Wire, key: &str) -> Vec<String> {
     members
 }
 
-/// Fails with the findings of `DEDUPE.CHECK` unless it reports a consistent index.
+/// Checks with `DEDUPE.CHECK` that the index is consistent. If not, fails with the findings.
 #[track_caller]
 pub fn assert_consistent(c: &mut Wire, p: &str) {
     let findings = c.expect_ok(&["DEDUPE.CHECK", p]);

@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::wire::{Reply, Wire};
 
-/// Every key of one database with its type and content; members of sets and hashes are sorted.
+/// Every key of one database with its type and content. Members of sets and hashes are sorted.
 ///
 /// Two snapshots are equal when the data sets are equal. The `Debug` form has one line per member,
 /// so that a failed comparison is readable.
@@ -37,7 +37,7 @@ impl Snapshot {
         Snapshot { keys }
     }
 
-    /// Returns the fields of a hash as text; empty if the key does not exist.
+    /// Returns the fields of a hash as text. If the key does not exist, there are none.
     ///
     /// # Panics
     /// Panics if the key has another type.
@@ -54,8 +54,8 @@ impl Snapshot {
         lines.iter().map(pair).collect()
     }
 
-    /// Removes the fields of the keys `<prefix>crawlspace` that record how an index is stored and
-    /// how its hashes are written.
+    /// Removes the fields of the keys `<prefix>crawlspace` that contain the storage of an index and
+    /// the form of its hashes.
     pub fn without_storage(mut self) -> Snapshot {
         let forgotten: [&[u8]; 2] = [b"storage = ", b"written = "];
         for (key, (_, lines)) in &mut self.keys {
@@ -81,8 +81,8 @@ impl Snapshot {
         self
     }
 
-    /// Removes the keys `<prefix>crawlspace`. Their counters (commits, claim tokens) only grow, so
-    /// that no number is used twice, even when nothing else is left of a crawl.
+    /// Removes the keys `<prefix>crawlspace`. Their counters (commits, claim tokens) only increase,
+    /// so that no number is used twice, even after all other data of a crawl were deleted.
     pub fn without_counters(self) -> Snapshot {
         self.without(|key| key.ends_with(b"crawlspace"))
     }
@@ -121,7 +121,8 @@ impl Snapshot {
         out
     }
 
-    /// Fails with the lines that differ (at most forty) unless the two snapshots are equal.
+    /// Fails unless the two snapshots are equal. The failure message shows at most forty of the
+    /// lines that differ.
     ///
     /// # Panics
     /// Panics if they differ.

@@ -23,7 +23,7 @@ use crate::storage::{is_packed, plain_hash, plain_view};
 use crate::wait::until;
 use crate::wire::{Reply, Wire, Word, int, runs_lines};
 
-/// A connection that works on one index. It dereferences to [`Wire`] for plain commands.
+/// A connection that uses one index. It dereferences to [`Wire`] for plain commands.
 pub struct DedupeIndex {
     wire: Wire,
     prefix: String,
@@ -55,8 +55,8 @@ impl DedupeIndex {
         }
     }
 
-    /// Creates a handle for the index with this prefix over an existing connection. It cannot open
-    /// further ones.
+    /// Creates a handle for the index with this prefix over an existing connection. The handle
+    /// cannot open more connections.
     pub fn over(wire: Wire, prefix: &str) -> DedupeIndex {
         DedupeIndex {
             wire,
@@ -82,7 +82,7 @@ impl DedupeIndex {
         (server, index)
     }
 
-    /// Starts a server with these options, and a replica of it without persistence.
+    /// Starts a server with these options, and a replica without persistence.
     pub fn replicated(options: Options, prefix: &str) -> (Server, Server, DedupeIndex) {
         let (server, index) = DedupeIndex::on(options, prefix);
         let replica = Options::new().replica_of(&server).start();
@@ -130,7 +130,7 @@ impl DedupeIndex {
 
     runs_lines!();
 
-    /// Runs a line as a plain command, without adding `DEDUPE.` and the prefix; the same
+    /// Runs a line as a plain command, without adding `DEDUPE.` and the prefix. The same
     /// abbreviations work. The command must succeed.
     #[track_caller]
     pub fn plain(&mut self, line: impl AsRef<str>) -> Reply {
@@ -138,8 +138,8 @@ impl DedupeIndex {
         self.wire.expect_ok(&words)
     }
 
-    /// Fails unless the reply to a line has the given values in the given fields, as in `CHECK`,
-    /// `ok 0 missingHashes 7`.
+    /// Fails unless the reply to a line has these values in these fields, for example
+    /// `ok 0 missingHashes 7` for `CHECK`.
     #[track_caller]
     pub fn tells(&mut self, line: impl AsRef<str>, fields: &str) {
         let reply = self.ok(line.as_ref());
@@ -160,8 +160,7 @@ impl DedupeIndex {
         }
     }
 
-    /// Sends a line over a new connection and returns the connection, on which the reply will
-    /// arrive.
+    /// Sends a line over a new connection. Returns the connection, which will receive the reply.
     pub fn sent(&self, line: impl AsRef<str>) -> Wire {
         let mut other = self.another();
         other.send(line);
@@ -205,22 +204,22 @@ impl DedupeIndex {
         waiter
     }
 
-    /// Runs `ADD` with these synthetic records, then `COMMIT`; returns the numbers of new and
-    /// already-known hashes.
+    /// Runs `ADD` with these synthetic records, and then `COMMIT`. Returns the numbers of new and
+    /// of known hashes.
     #[track_caller]
     pub fn committed(&mut self, crawl: &str, numbers: impl IntoIterator<Item = u64>) -> (i64, i64) {
         self.add(crawl, numbers);
         self.commit(crawl)
     }
 
-    /// Runs `COMMIT` and returns the numbers of new and already-known hashes.
+    /// Runs `COMMIT` and returns the numbers of new and of known hashes.
     #[track_caller]
     pub fn commit(&mut self, crawl: &str) -> (i64, i64) {
         crawler::commit(&mut self.wire, &self.prefix, crawl)
     }
 
-    /// Runs `ADD` with these synthetic records, some hundred per command, and returns the number of
-    /// new ones.
+    /// Runs `ADD` with these synthetic records, a few hundred per command. Returns the number of
+    /// new records.
     #[track_caller]
     pub fn add(&mut self, crawl: &str, numbers: impl IntoIterator<Item = u64>) -> i64 {
         let numbers: Vec<u64> = numbers.into_iter().collect();
@@ -241,7 +240,7 @@ impl DedupeIndex {
         ));
     }
 
-    /// Runs `PACK` or `UNPACK`; returns the storage and the numbers of moved fields of the merged
+    /// Runs `PACK` or `UNPACK`. Returns the storage, and the numbers of moved fields of the merged
     /// index and of moved records.
     #[track_caller]
     pub fn change(&mut self, name: &str) -> (String, i64, i64) {
@@ -273,22 +272,21 @@ impl DedupeIndex {
         crawler::hash_key(&mut self.wire, &key)
     }
 
-    /// Returns the fields of a hash as they are on plain storage, whether or not the index is
-    /// packed.
+    /// Returns the fields of a hash as in plain storage, even if the index is packed.
     #[track_caller]
     pub fn plain_hash(&mut self, name: &str) -> BTreeMap<String, String> {
         plain_hash(&mut self.wire, &self.prefix, name)
     }
 
-    /// Returns all keys of the index as they are on plain storage, without the fields that record
-    /// the storage.
+    /// Returns all keys of the index as in plain storage, without the fields that contain the
+    /// storage.
     #[track_caller]
     pub fn plain_view(&mut self) -> Snapshot {
         plain_view(&mut self.wire, &self.prefix).without_storage()
     }
 
-    /// Changes the keys the way a plain client does. If the index is packed, it is unpacked first
-    /// and packed again afterwards.
+    /// Changes the keys as a plain client does. If the index is packed, unpacks it first and packs
+    /// it again afterwards.
     pub fn plainly<T>(&mut self, change: impl FnOnce(&mut DedupeIndex) -> T) -> T {
         let packed = is_packed(&mut self.wire, &self.prefix);
         if packed {
@@ -315,7 +313,7 @@ impl DedupeIndex {
         crawler::set_key(&mut self.wire, &key)
     }
 
-    /// Fails with the findings of `CHECK` unless it reports a consistent index.
+    /// Checks with `CHECK` that the index is consistent. If not, fails with the findings.
     #[track_caller]
     pub fn assert_consistent(&mut self) {
         crawler::assert_consistent(&mut self.wire, &self.prefix);
@@ -344,7 +342,7 @@ fn words(line: &str) -> Vec<Vec<u8>> {
     words
 }
 
-/// Parses an abbreviation like `#7` or `@0..9` into its sign and its range of numbers.
+/// Parses an abbreviation such as `#7` or `@0..9` into its sign and its range of numbers.
 fn numbers(word: &str) -> Option<(char, std::ops::Range<u64>)> {
     let sign = word.chars().next().filter(|sign| "#@".contains(*sign))?;
     let (from, to) = word[1..].split_once("..").unwrap_or((&word[1..], ""));

@@ -1,20 +1,19 @@
-//! The examples of the documentation: the commands that a page shows, and the replies that it
-//! promises.
+//! The examples of the documentation: the commands on a page, and the replies that the page shows.
 //!
 //! An example is a fenced block ` ```redis ` with lines `> COMMAND args`, each followed by the
 //! reply as redis-cli shows it. `<any>` in an expected line matches any text (a time left, a memory
-//! size, the sentence of an error).
+//! size, the message of an error).
 //!
-//! Numbers of ten or more digits in a block ` ```redis live ` are times and tokens. Each matches
-//! any number of the same length. Where a number is repeated, also in a later command, it must be
-//! the same number again.
+//! Numbers of ten or more digits in a block ` ```redis live ` are times and tokens. Such a number
+//! matches any number of the same length. If the number occurs again on the page, even in a
+//! command, it stands for the same actual number.
 
 use std::collections::BTreeMap;
 
 use crate::wire::Reply;
 use crate::words::{escaped, words};
 
-/// A command of an example and the reply that the page promises.
+/// A command of an example, and the reply that the page shows.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Step {
     /// Line of the command in its file, from 1.
@@ -23,7 +22,7 @@ pub struct Step {
     pub command: String,
     /// The reply, one line of redis-cli output each.
     pub expected: Vec<String>,
-    /// True in a `live` block, whose times and tokens differ from run to run.
+    /// True in a `live` block, in which times and tokens differ from run to run.
     pub live: bool,
 }
 
@@ -38,8 +37,8 @@ impl Step {
         }
     }
 
-    /// Compares a reply with the expected one. Returns the difference and the line of the example;
-    /// `None` if they match.
+    /// Compares a reply with the expected one. Returns the difference and the line of the example,
+    /// or `None` if the replies match.
     pub fn difference(&self, reply: &Reply, now: &mut Live) -> Option<String> {
         let got = show(reply);
         let same = got.len() == self.expected.len()
@@ -84,7 +83,7 @@ pub fn steps(text: &str) -> Vec<Step> {
     steps
 }
 
-/// Returns true if a line matches; `<any>` matches any text, including none.
+/// Returns true if a line matches. `<any>` matches any text, including an empty one.
 pub fn matches_line(expected: &str, got: &str) -> bool {
     let mut pieces = expected.split("<any>");
     let first = pieces.next().unwrap_or_default();
@@ -118,7 +117,7 @@ impl Live {
         piece.len() >= 10 && piece.starts_with(|c: char| c.is_ascii_digit())
     }
 
-    /// Splits a line into runs of digits and the text between them.
+    /// Splits a line into sequences of digits and the text between them.
     fn pieces(line: &str) -> Vec<&str> {
         let bytes = line.as_bytes();
         let mut pieces = Vec::new();
@@ -134,7 +133,7 @@ impl Live {
         pieces
     }
 
-    /// Returns true if a line matches except for the time, which is recorded.
+    /// Returns true if a line matches except for its times and tokens, which are recorded.
     pub fn matches(&mut self, expected: &str, got: &str) -> bool {
         let (expected, got) = (Live::pieces(expected), Live::pieces(got));
         expected.len() == got.len()

@@ -1,5 +1,5 @@
-//! A web server for files that can imitate the defects of the servers that packages are downloaded
-//! from.
+//! A web server for files, which can imitate the defects of the servers from which packages are
+//! downloaded.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::scripted_host::{Asked, ScriptedHost};
 
-/// A server of files on a free loopback port. Dropping it stops the server.
+/// A server for files on a free loopback port. Dropping it stops the server.
 pub struct FileHost {
     host: ScriptedHost,
     shared: Arc<Mutex<Shared>>,
@@ -21,15 +21,15 @@ pub struct FileHost {
 /// The behavior of a file's responses. By default, they are correct and support ranges.
 #[derive(Clone, Debug)]
 pub struct Manners {
-    /// Answers range requests with 206; otherwise always sends the whole file with 200.
+    /// True to answer range requests with 206; false to always send the whole file with 200.
     pub ranges: bool,
-    /// An error status, and the number of first requests that get it.
+    /// An error status, and the number of requests at the start that get it.
     pub failing: Option<(u16, u32)>,
-    /// Number of bytes after which the connection is closed, and the number of first responses that
-    /// this happens to.
+    /// Number of bytes after which the server closes the connection, and the number of responses at
+    /// the start for which it does so.
     pub cut: Option<(u64, u32)>,
-    /// Number of bytes of a response after which nothing more is sent, while the connection stays
-    /// open.
+    /// Number of bytes of a response after which the server sends no more data and keeps the
+    /// connection open.
     pub silent_after: Option<u64>,
     /// Number added to `Content-Length`.
     pub length_lie: i64,
@@ -37,17 +37,17 @@ pub struct Manners {
     pub range_lie: i64,
     /// Number added to the total size in `Content-Range`.
     pub total_lie: i64,
-    /// Sends `*` as the total size in `Content-Range`.
+    /// True to send `*` as the total size in `Content-Range`.
     pub unknown_total: bool,
-    /// Omits `Content-Range`.
+    /// True to omit `Content-Range`.
     pub no_content_range: bool,
-    /// Omits `Content-Length` and sends chunks.
+    /// True to omit `Content-Length` and send chunks.
     pub chunked: bool,
-    /// Omits both `Content-Length` and chunks; the response ends when the connection closes.
+    /// True to omit both `Content-Length` and chunks. The response ends when the connection closes.
     pub until_closed: bool,
     /// Maximum number of bytes in the response to a range request.
     pub shorter_ranges: Option<u64>,
-    /// Sends the file again and again without end.
+    /// True to send the file again and again without end.
     pub endless: bool,
     /// `Content-Type`.
     pub content_type: Option<String>,
@@ -55,11 +55,11 @@ pub struct Manners {
     pub etag: Option<String>,
     /// `Last-Modified`.
     pub last_modified: Option<String>,
-    /// `Content-Encoding`; the bytes of the file are sent unchanged.
+    /// `Content-Encoding`. The bytes of the file are sent unchanged.
     pub encoding: Option<String>,
-    /// Redirects to this URL with 302.
+    /// Redirects with 302 to this URL.
     pub redirect: Option<String>,
-    /// Replaces the behavior from the `n`-th request of the file on.
+    /// Behavior that replaces this one from the `n`-th request of the file on.
     pub later: Option<(u32, Box<Manners>)>,
 }
 
@@ -114,7 +114,7 @@ struct Shared {
 #[derive(Clone)]
 enum Content {
     Bytes(Arc<Vec<u8>>),
-    /// A file on disk; requested ranges are read when they are needed.
+    /// A file on disk. Requested ranges are read when they are sent.
     Disk(Arc<fs::File>, u64),
 }
 
@@ -131,8 +131,8 @@ impl FileHost {
         FileHost::behind(|asked| Ok(asked.target.clone()))
     }
 
-    /// Starts a server that passes each request to `gate` first. The gate returns the path to
-    /// serve, or the status and text of a refusal.
+    /// Starts a server that passes each request to `gate` first. `gate` returns the path to serve,
+    /// or the status and text of a refusal.
     pub fn behind(
         gate: impl Fn(&Asked) -> Result<String, (u16, String)> + Send + Sync + 'static,
     ) -> FileHost {
@@ -155,7 +155,7 @@ impl FileHost {
         lock(&self.shared).files.insert(path.to_owned(), file);
     }
 
-    /// Serves a file on disk at a path; the file may be of any size.
+    /// Serves a file on disk at a path. The file may have any size.
     ///
     /// # Panics
     /// Panics if the file cannot be read.
@@ -191,7 +191,7 @@ impl FileHost {
         std::mem::take(&mut lock(&self.shared).requests)
     }
 
-    /// Returns the number of file bytes sent so far, without error responses.
+    /// Returns the number of file bytes sent so far, excluding error responses.
     pub fn sent(&self) -> u64 {
         lock(&self.shared)
             .requests
@@ -200,7 +200,7 @@ impl FileHost {
             .sum()
     }
 
-    /// Returns true if any of the `length` bytes of a file from offset `from` were ever sent.
+    /// Returns true if any of the `length` bytes of a file from offset `from` on was ever sent.
     pub fn has_sent(&self, path: &str, from: u64, length: u64) -> bool {
         lock(&self.shared).requests.iter().any(|request| {
             let (start, sent) = request.sent;
@@ -224,8 +224,7 @@ fn serve(
         Ok(path) => Answer::to(asked, &path, shared),
         Err((status, why)) => Answer::refused(status, why),
     };
-    // The request is counted before the response is sent, so that the client always finds it
-    // counted.
+    // Count the request before sending the response, so that the client always finds it counted.
     let number = {
         let mut shared = lock(shared);
         shared.requests.push(Request {
@@ -434,8 +433,8 @@ impl Content {
     }
 }
 
-/// Parses a `Range` field for a file of `total` bytes. Returns offset and length; `None` if the
-/// range is invalid or not satisfiable.
+/// Parses a `Range` field for a file of `total` bytes. Returns offset and length, or `None` if the
+/// range is invalid or cannot be satisfied.
 pub fn parse_range(range: &str, total: u64) -> Option<(u64, u64)> {
     let (from, to) = range.strip_prefix("bytes=")?.split_once('-')?;
     let from = match from.parse::<u64>() {

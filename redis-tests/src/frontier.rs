@@ -18,11 +18,11 @@ use crate::server::{Options, Server};
 use crate::storage::frontier_view;
 use crate::wire::{Reply, Wire, runs_lines};
 
-/// Start of simulated time in tests, in the year 2096. By the server's own clock, which commands
-/// without `NOW` use, nothing is ever due.
+/// Start of simulated time in tests, in the year 2096. For commands without `NOW`, which use the
+/// server's own clock, no group is ever due.
 pub const T0: i64 = 4_000_000_000_000;
 
-/// Maximum distance of a time from now, in milliseconds.
+/// Maximum distance between a time and now, in milliseconds.
 pub const TEN_YEARS: i64 = limits::TEN_YEARS as i64;
 
 /// Default duration of a lease, in milliseconds.
@@ -42,13 +42,13 @@ pub struct Lease {
     pub token: i64,
     /// Time at which the lease expires.
     pub deadline: i64,
-    /// Due time of the group before it was leased.
+    /// Due time of the group before the lease.
     pub n: i64,
-    /// Number of URIs queued, including this one.
+    /// Number of queued URIs, including the leased one.
     pub c: i64,
-    /// Execution of the URI, if the frontier keeps URIs.
+    /// Execution of the URI, if the frontier stores URIs.
     pub execution: Option<String>,
-    /// The URI, if the frontier keeps URIs.
+    /// The URI, if the frontier stores URIs.
     pub uri: Option<String>,
 }
 
@@ -56,7 +56,7 @@ impl Lease {
     /// Parses one lease of a reply.
     ///
     /// # Panics
-    /// Panics if it does not have the seven documented elements.
+    /// Panics if the lease does not have the seven documented elements.
     #[track_caller]
     pub fn of(reply: &Reply) -> Lease {
         let [chg, token, deadline, n, c, execution, uri] = reply.items() else {
@@ -74,7 +74,7 @@ impl Lease {
         }
     }
 
-    /// Parses the leases in a reply of `CHG.NEXT`; nil means no lease.
+    /// Parses the leases in a reply of `CHG.NEXT`. Nil means no lease.
     #[track_caller]
     pub fn all(reply: &Reply) -> Vec<Lease> {
         if reply.is_nil() {
@@ -97,7 +97,7 @@ impl Lease {
     }
 }
 
-/// A connection that works on one frontier.
+/// A connection that uses one frontier.
 pub struct Frontier {
     /// The connection, for plain commands.
     pub wire: Wire,
@@ -125,7 +125,7 @@ impl Frontier {
         Frontier::over(server.wire(), prefix)
     }
 
-    /// Uses an existing connection for a frontier. The frontier uses the server's clock.
+    /// Uses an existing connection for a frontier with the server's clock.
     pub fn over(wire: Wire, prefix: &str) -> Frontier {
         Frontier {
             wire,
@@ -222,14 +222,14 @@ impl Frontier {
         self.release(&lease, rest)
     }
 
-    /// The reply to a command that only reads plain keys. If the frontier is packed, the keys are those that it would
-    /// have in plain storage.
+    /// Returns the reply to a command that only reads plain keys. If the frontier is packed, the
+    /// keys are the ones that it would have in plain storage.
     #[track_caller]
     pub fn read(&mut self, words: &[&str]) -> Reply {
         frontier_view(&mut self.wire, &self.prefix, |wire| wire.expect_ok(words))
     }
 
-    /// A number that a hash of ours or of the seed has in this field.
+    /// Returns a number in a field of one of the frontier's hashes.
     pub fn number(&mut self, key: &str, field: &str) -> Option<i64> {
         let key = self.key(key);
         let value = self.read(&["HGET", &key, field]);
@@ -301,8 +301,8 @@ impl Frontier {
             .collect()
     }
 
-    /// Returns the queues that a group is in: `""`, `"wait"`, `"ready"`, `"busy"`, or several
-    /// joined by `+`.
+    /// Returns the queues of a group: `""`, `"wait"`, `"ready"`, `"busy"`, or several joined by
+    /// `+`.
     pub fn place(&mut self, chg: &str) -> String {
         let in_zset = |members: Vec<(String, i64)>| members.iter().any(|(id, _)| id == chg);
         let places = [
@@ -352,7 +352,7 @@ impl Frontier {
     }
 
     /// Fails unless the sum of `c`, the sum of `EIDC` and `QCT` are equal, each group is in the
-    /// right queue, and `CHECK` finds nothing either.
+    /// right queue, and `CHECK` finds no problems.
     #[track_caller]
     pub fn assert_conserved(&mut self) {
         let [groups, executions, total] = self.sums();
@@ -382,7 +382,7 @@ pub fn server_time(wire: &mut Wire) -> i64 {
     parts[0] * 1000 + parts[1] / 1000
 }
 
-/// Runs `line` in a new client of this frontier and waits until the server reports the client as
+/// Runs `line` in a new client of this frontier. Waits until the server reports that the client is
 /// blocked.
 pub fn blocked(server: &Server, prefix: &str, line: &str) -> Frontier {
     let before = server.info_number("blocked_clients");

@@ -1,8 +1,8 @@
-//! Synthetic harvester jobs: their crawl.log in the form of Heritrix 3, and the CDX of the stored
-//! records in the form of NetarchiveSuite.
+//! Synthetic harvester jobs: their crawl.log as Heritrix 3 writes it, and the CDX of the stored
+//! records as NetarchiveSuite writes it.
 //!
-//! Equal job numbers and seeds give equal lines. Jobs share pages, so that one job finds many pages
-//! that another one has stored.
+//! Equal job numbers and seeds result in equal lines. Jobs share pages, so that a job finds many
+//! pages that another job has stored.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use std::io::{self, Write};
 
 use crate::Rng;
 
-/// Number of captures that a job remembers, to fetch them again.
+/// Number of captures that a job keeps, so that it can fetch them again.
 const REMEMBERED: usize = 512;
 /// Number of records per archive file of a job.
 const PER_FILE: u64 = 20_000;
@@ -26,14 +26,14 @@ const TYPES: [(&str, &str); 10] = rows![
     "application/octet-stream", ".bin"; "no-type", "?x";
 ];
 
-/// A job that is generated fetch by fetch.
+/// A job, which is generated fetch by fetch.
 pub struct Harvest {
     job: u64,
     writes_arc: bool,
     rng: Rng,
     /// Number of lines so far.
     lines: u64,
-    /// Start of the next fetch, in milliseconds after the start of the job.
+    /// Start of the next fetch, in milliseconds since the start of the job.
     at: u64,
     /// Number of records in archive files so far.
     stored: u64,
@@ -64,7 +64,7 @@ struct Capture {
 }
 
 impl Harvest {
-    /// Creates a job. Jobs with the same number and different seeds differ.
+    /// Creates a job. Jobs with the same number but different seeds are different.
     pub fn new(job: u64, seed: u64) -> Harvest {
         Harvest {
             job,
@@ -78,8 +78,8 @@ impl Harvest {
         }
     }
 
-    /// Switches the job to ARC files. NetarchiveSuite then logs the length of every record as the
-    /// CDX has it (`content-size:`).
+    /// Switches the job to ARC files. NetarchiveSuite then logs the length of every record as in
+    /// the CDX (`content-size:`).
     #[must_use]
     pub fn writing_arc(self) -> Harvest {
         Harvest {
@@ -88,7 +88,7 @@ impl Harvest {
         }
     }
 
-    /// Generates the next fetch; the job never ends.
+    /// Generates the next fetch. A job never ends.
     pub fn fetch(&mut self) -> Fetch {
         let kind = match self.lines {
             0 => 0,
@@ -105,7 +105,7 @@ impl Harvest {
         }
     }
 
-    /// Generates a DNS look-up, which is stored, too.
+    /// Generates a DNS look-up, which is also stored.
     fn look_up(&mut self) -> Fetch {
         let host = *self.rng.pick(&HOSTS);
         let host = host.split(':').next().unwrap_or(host);
@@ -149,7 +149,7 @@ impl Harvest {
         }
     }
 
-    /// Generates another fetch of a page of this job; sometimes the page has changed.
+    /// Generates another fetch of a page of this job. Sometimes the page has changed.
     fn again(&mut self) -> Fetch {
         let at = self.rng.below(self.recent.len() as u64) as usize;
         let Some(mut capture) = self.recent.get(at).cloned() else {
@@ -345,7 +345,7 @@ impl Harvest {
 
     fn page(&mut self) -> (String, &'static str) {
         let host = *self.rng.pick(&HOSTS);
-        // Popular content recurs, also in other jobs.
+        // Popular content occurs again, even in other jobs.
         let number = if self.rng.chance(20) {
             self.rng.below(1_000)
         } else {
@@ -405,7 +405,7 @@ fn digest_of(url: &str) -> String {
     digest(hash)
 }
 
-/// Returns 32 base-32 letters that depend on a number.
+/// Returns 32 base32 letters that depend on a number.
 fn digest(of: u64) -> String {
     let mut rng = Rng::seeded(of);
     let mut text = String::with_capacity(32);

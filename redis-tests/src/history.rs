@@ -1,16 +1,17 @@
-//! Random histories: a generator draws one step after the other, a stage runs each step and
-//! compares the results, and a failing history is shortened to the steps that are needed.
+//! Random histories: a generator draws one step after the other, and a stage runs each step and
+//! compares the results. If a history fails, it is shortened to the steps that are necessary for
+//! the failure.
 //!
-//! A `Stage` is a server and a model of it, or two servers that must agree. A failing history is
-//! replayed with runs of steps left out, then with single steps left out, for as long as it fails
-//! in the same way and for at most `SHRINKING`. It is then printed with its seed as lines for
-//! redis-cli. If the environment variable `CORPUS` names `redis-tests/corpus`, it is also saved in
-//! `histories/` there. `HISTORY_STEPS` sets the number of steps of a random test, `SEED` the first
-//! seed.
+//! A `Stage` is a server and its model, or two servers that must give the same replies. To shorten
+//! a failing history, the test runs it again without some consecutive steps, and then without
+//! single steps, as long as the history fails in the same way, and for at most `SHRINKING`. Then
+//! the test prints the history and its seed, as lines for redis-cli. If the environment variable
+//! `CORPUS` names `redis-tests/corpus`, it is also saved in `histories/` there. The variable
+//! `HISTORY_STEPS` sets the number of steps of a random test, and `SEED` the first seed.
 //!
-//! Failures found earlier are in `redis-tests/corpus/histories/`, one file each: a line that
-//! describes the failure, then commands in the notation of the documentation, `> COMMAND args`,
-//! each with its reply where it matters. `found` reads them.
+//! The folder `redis-tests/corpus/histories/` contains one file for each earlier failure: a line
+//! that describes the failure, then commands in the notation of the documentation,
+//! `> COMMAND args`, with the replies that matter. `found` reads these files.
 
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,7 +23,7 @@ use crate::rng::Rng;
 use crate::wire::{Reply, Wire};
 use crate::words::line;
 
-/// Time limit for shortening a failing history.
+/// Maximum time to shorten a failing history.
 const SHRINKING: Duration = Duration::from_secs(60);
 
 /// Number of steps between calls of [`Stage::check`].
@@ -41,7 +42,7 @@ macro_rules! must {
     };
 }
 
-/// The system under test that a history is played on.
+/// The system under test, which runs the steps of a history.
 pub trait Stage {
     /// One step, usually one command.
     type Step: Clone;
@@ -49,33 +50,33 @@ pub trait Stage {
     /// Draws the next step.
     fn draw(&mut self, rng: &mut Rng) -> Self::Step;
 
-    /// Runs a step and compares the results. If it depends on a step that was left out, it does
-    /// nothing.
+    /// Runs a step and compares the results. Does nothing if the step depends on a step that was
+    /// left out.
     ///
     /// # Errors
-    /// Describes the difference.
+    /// A description of the difference.
     fn run(&mut self, step: &Self::Step, log: &mut Log) -> Verdict;
 
-    /// Compares state that is slow to read; called at intervals and at the end.
+    /// Compares state that is slow to read. Called at intervals and at the end.
     ///
     /// # Errors
-    /// Describes the difference.
+    /// A description of the difference.
     fn check(&mut self, _log: &mut Log) -> Verdict {
         Ok(())
     }
 
-    /// Returns smaller steps that may replace this one.
+    /// Returns simpler steps that may replace this one.
     fn smaller(_step: &Self::Step) -> Vec<Self::Step> {
         Vec::new()
     }
 }
 
-/// The commands of a history as sent, and their replies.
+/// The sent commands of a history, and their replies.
 #[derive(Default)]
 pub struct Log(Vec<(Vec<Vec<u8>>, String)>);
 
 impl Log {
-    /// Sends a command and records it and its reply.
+    /// Sends a command. Records the command and its reply.
     pub fn call(&mut self, wire: &mut Wire, words: &[Vec<u8>]) -> Reply {
         let reply = wire.call(words);
         self.note(words, &reply);
@@ -105,7 +106,7 @@ impl Log {
 }
 
 /// Plays random histories of `each` steps until `HISTORY_STEPS` steps have run (by default
-/// `total`). Each history starts with `begin`; afterwards, its stage is passed to `after`.
+/// `total`). Each history starts with the stage from `begin`. At the end, `after` gets the stage.
 ///
 /// # Panics
 /// Panics with the shortest failing history found.
@@ -155,7 +156,7 @@ fn judged(act: impl FnOnce() -> Verdict) -> Verdict {
     })
 }
 
-/// Replays a history, including the final check. Returns the error and the commands sent.
+/// Runs a history again, including the final check. Returns the error and the sent commands.
 fn again<S: Stage>(begin: &impl Fn() -> S, steps: &[S::Step]) -> Option<(String, Log)> {
     let (mut stage, mut log) = (begin(), Log::default());
     let mut verdict = steps
@@ -167,13 +168,13 @@ fn again<S: Stage>(begin: &impl Fn() -> S, steps: &[S::Step]) -> Option<(String,
     verdict.err().map(|what| (what, log))
 }
 
-/// Returns the kind of a verdict: its first words without names and numbers.
+/// Returns the kind of a verdict: its first words, without names and numbers.
 fn kind(what: &str) -> String {
     let plain = what.split('"').step_by(2).flat_map(str::chars);
     plain.filter(|c| c.is_alphabetic()).take(45).collect()
 }
 
-/// Removes the steps of a failing history that are not needed for the same failure.
+/// Removes all steps of a failing history that are not necessary for the same failure.
 fn shrunk<S: Stage>(
     mut steps: Vec<S::Step>,
     mut what: String,
@@ -202,7 +203,7 @@ fn shrunk<S: Stage>(
                 at += size;
             }
         }
-        // Single steps are tried until none can be left out.
+        // Remove single steps until none can be removed.
         if !shorter || size > 1 {
             size /= 2;
         }
@@ -270,7 +271,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// Replays the history with `run`, which returns the reply to a command, or an error.
+    /// Runs the history with `run`, which returns the reply to a command, or an error.
     ///
     /// # Panics
     /// Panics if `run` returns an error, or a reply differs from the one in the file.
@@ -323,7 +324,7 @@ pub fn found(test: &str) -> Vec<Found> {
 mod tests {
     use super::*;
 
-    /// A stage that fails when its numbers add up to more than 20; only steps of 7 count.
+    /// A stage that fails when its sum exceeds 20. Only steps of 7 are added to the sum.
     struct Sum(u64);
 
     impl Stage for Sum {

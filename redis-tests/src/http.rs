@@ -48,7 +48,7 @@ fn value_of<'a>(fields: &'a [(String, String)], name: &str) -> Option<&'a str> {
     found.map(|(_, value)| &value[..])
 }
 
-/// A connection that is kept open for further requests.
+/// A connection that stays open for more requests.
 pub struct Connection {
     address: SocketAddr,
     stream: BufReader<TcpStream>,
@@ -210,7 +210,7 @@ impl Connection {
     }
 }
 
-/// The way in which the end of a body is marked.
+/// The marker for the end of a body.
 enum Framing {
     None,
     Length(usize),

@@ -1,14 +1,13 @@
-//! Test harness: starts real Redis or Valkey servers with the freshly built module, and talks to
-//! them.
+//! Test harness: starts real Redis or Valkey servers with the newly built module, and sends them
+//! commands.
 //!
-//! * [`Server`] is a running server in a directory of its own; dropping it kills it.
+//! * [`Server`] is a running server in its own directory; dropping it kills the server.
 //! * [`Cluster`] is a group of servers that share the slots.
 //! * [`Wire`] is a connection that shows a reply exactly as received: error line, RESP3 map, binary
 //!   text. [`cmd!`], [`ok!`] and [`err!`] run one command on it.
 //! * [`Server::conn`] returns a connection of the `redis` crate, for tests with a real client.
 //! * [`Snapshot`] is the content of a database as sorted text, for comparison and printing.
-//! * [`plain_view`] returns the keys of an index as they are on plain storage, whether or not the
-//!   index is packed.
+//! * [`plain_view`] returns the keys of an index as in plain storage, even if the index is packed.
 //! * [`Frontier`] is a connection for `CHG.*`: one command per line, at a simulated time or with
 //!   the server's clock.
 //! * [`DedupeIndex`] is a connection for `DEDUPE.*`: one command per line.
@@ -18,8 +17,8 @@
 //! * [`FileHost`] is a web server for files with configurable defects; [`ObjectStore`] is an S3
 //!   server that checks signatures.
 //! * [`ScriptedHost`] is a web server that sends the exact bytes of a test.
-//! * [`fuzz`] mutates samples to provoke crashes, hangs and excessive memory use.
-//! * [`history`] plays random histories and shortens those that fail.
+//! * [`fuzz`] mutates samples to cause crashes, hangs and excessive memory use.
+//! * [`history`] runs random histories and shortens those that fail.
 //! * [`harvest`] generates the logs of synthetic harvester jobs, and [`metadata`] the metadata
 //!   files that contain them.
 //! * [`http`] is an HTTP client that returns responses unchanged.
@@ -28,16 +27,15 @@
 //! * [`Program`] is a program under test in the background: a test can stop it, kill it, and read
 //!   its memory and CPU use.
 //! * [`program`] parses a command line, and [`Outcome`] is the result of its run.
-//! * [`pywb`] installs and runs pywb, with which the federation is compared in tests and
-//!   benchmarks.
+//! * [`pywb`] installs and runs pywb, for comparisons in tests and benchmarks.
 //! * [`Relay`] forwards bytes between a client and a server, and stalls or cuts the connection
-//!   after a given number.
+//!   after a given number of bytes.
 //! * [`payload`] parses and builds `DUMP` payloads.
 //! * [`matrix`] describes each command family for tests that run over all of them.
 //! * [`packages`] installs clients in other languages.
 //! * [`examples`] runs the examples of the documentation and compares the replies.
 //! * [`simulation`] is a whole crawl in simulated time, with workers that crash and stall.
-//! * [`until`] waits for a condition with a deadline; no test relies on a fixed sleep.
+//! * [`until`] waits for a condition with a deadline; tests must not use fixed sleeps.
 //!
 //! ```no_run
 //! use redis_tests::{err, ok, Server};
@@ -78,9 +76,9 @@ macro_rules! but {
     (@ $value:ident $field:ident) => { $value.$field = $field };
 }
 
-/// Creates a table of cases: commas separate cells and a semicolon ends each row. The result is an
-/// array of tuples, or of plain values if the rows have one cell. Several short rows may share a
-/// line.
+/// Creates a table of test cases: commas separate cells, and a semicolon ends each row. The result
+/// is an array of tuples, or of plain values if rows have only one cell. Several short rows may
+/// share a line.
 ///
 /// ```
 /// use redis_tests::rows;

@@ -1,5 +1,5 @@
-//! Metadata files of harvester jobs in the form of NetarchiveSuite: reports, the crawl.log, and the
-//! CDX of the stored files.
+//! Metadata files of harvester jobs, as NetarchiveSuite writes them: reports, the crawl.log, and
+//! the CDX of the stored files.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
@@ -12,11 +12,11 @@ use flate2::write::GzEncoder;
 pub enum Form {
     /// WARC/1.0.
     Warc,
-    /// WARC, each record a gzip member.
+    /// WARC with one gzip member per record.
     WarcGz,
     /// ARC, version 1.
     Arc,
-    /// ARC, each record a gzip member.
+    /// ARC with one gzip member per record.
     ArcGz,
 }
 

@@ -1,5 +1,5 @@
-//! A read-only S3 server that checks signatures. It computes them from the specification and shares
-//! no code with the signers under test.
+//! A read-only S3 server that checks signatures. It computes them as specified, and shares no code
+//! with the tested signers.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -24,11 +24,11 @@ pub struct ObjectStore {
 /// The access rules of a store.
 #[derive(Clone, Debug, Default)]
 pub struct Terms {
-    /// Allows only unsigned requests.
+    /// True to allow only unsigned requests.
     pub is_public: bool,
-    /// Session token that belongs to the key, if any.
+    /// Session token that belongs to the key, if there is one.
     pub token: Option<String>,
-    /// Expects the bucket in the host name instead of the path.
+    /// True to expect the bucket in the host name and not in the path.
     pub has_virtual_hosts: bool,
 }
 
@@ -60,7 +60,7 @@ impl ObjectStore {
         );
     }
 
-    /// Returns the file server behind the store, with its requests.
+    /// Returns the file server that the store uses. It has the list of requests.
     pub fn host(&self) -> &FileHost {
         &self.host
     }
@@ -224,7 +224,7 @@ fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// Example of the S3 API reference.
+    /// The example in the S3 API reference.
     #[test]
     fn the_signature_is_that_of_the_specification() {
         let query = "X-Amz-Algorithm=AWS4-HMAC-SHA256\

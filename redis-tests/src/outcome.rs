@@ -1,4 +1,4 @@
-//! Programs that are run to completion from a command line, and their output.
+//! Runs programs from a command line to their end, and returns their output.
 
 use std::borrow::BorrowMut;
 use std::ffi::OsString;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::words::words;
 
-/// Splits a command line at blanks; `'…'` and `"…"` keep an argument together.
+/// Splits a command line at spaces. `'…'` and `"…"` enclose an argument with spaces.
 ///
 /// # Panics
 /// Panics if a quote is not closed.
@@ -30,7 +30,7 @@ pub fn program(line: impl AsRef<str>) -> Command {
     program
 }
 
-/// The result of a run.
+/// The result of running a program.
 #[derive(Debug)]
 pub struct Outcome {
     /// The exit status.
@@ -65,7 +65,7 @@ impl Outcome {
     /// Parses standard output as one line of JSON.
     ///
     /// # Panics
-    /// Panics if it is anything else.
+    /// Panics if it is not one line of JSON.
     #[track_caller]
     pub fn object(&self) -> Value {
         let mut lines = self.json();
@@ -74,10 +74,11 @@ impl Outcome {
     }
 }
 
-/// Runs a program to completion, with empty standard input unless the command sets another one.
+/// Runs a program to its end, with empty standard input unless the command sets another one.
 ///
 /// # Panics
-/// Panics if it does not start, is killed, or prints invalid UTF-8.
+///
+/// Panics if the program does not start, is killed, or prints invalid UTF-8.
 #[track_caller]
 pub fn outcome(mut command: impl BorrowMut<Command>) -> Outcome {
     let output = command.borrow_mut().output().expect("the program starts");
@@ -92,7 +93,7 @@ pub fn outcome(mut command: impl BorrowMut<Command>) -> Outcome {
 /// Runs a program that must end with this exit status.
 ///
 /// # Panics
-/// Panics if it does not start or ends with another status.
+/// Panics if the program does not start, or ends with another status.
 #[track_caller]
 pub fn ends(command: impl BorrowMut<Command>, status: i32) -> Outcome {
     outcome(command).exits(status)

@@ -1,8 +1,8 @@
 //! Installs clients in other languages from the package registries of those languages.
 //!
-//! Each client is installed into a folder that is kept between runs, so that it is downloaded once.
-//! If a client cannot be installed, a test reports that ([`left_out`]) and skips its program. Tests
-//! that take minutes at full size get their numbers from [`sized`].
+//! Each client is installed into a folder that is kept between runs, so that it is downloaded only
+//! once. If a client cannot be installed, the test reports it ([`left_out`]) and skips its program.
+//! Tests that take minutes at full size get their sizes from [`sized`].
 
 use std::fs::File;
 use std::io::Write;
@@ -21,7 +21,7 @@ use std::process::{Command, Output, Stdio};
 pub fn python(folder: &Path, packages: &[&str]) -> Result<PathBuf, String> {
     let _alone = alone_in(folder);
     let python = folder.join("bin").join("python");
-    // The last step creates this file, so it exists only after a complete installation.
+    // The last step creates this file, so it exists only after the installation is complete.
     let complete = folder.join("complete");
     let wanted = packages.join(" ");
     let works = || run(Command::new(&python).args(["-c", ""])).is_ok();
@@ -39,11 +39,11 @@ pub fn python(folder: &Path, packages: &[&str]) -> Result<PathBuf, String> {
     Ok(python)
 }
 
-/// Installs packages for Node.js into the folder, where programs in that folder find them, and
-/// returns the Node.js to run them with.
+/// Installs packages for Node.js into the folder, so that programs in the folder can use them.
+/// Returns the path of Node.js.
 ///
-/// If Node.js is missing or too old, it is installed from PyPI into a folder beside: the package of
-/// the distribution would install hundreds of others.
+/// If Node.js is missing or too old, installs it from PyPI into a folder next to this one, because
+/// the package of the distribution would install hundreds of other packages.
 ///
 /// # Errors
 /// Explains why Node.js is missing or the packages could not be downloaded.
@@ -86,8 +86,7 @@ fn is_recent(node: &Path) -> bool {
     major.and_then(|major| major.parse().ok()).unwrap_or(0) >= 20
 }
 
-/// Creates and locks the folder, so that no other test works in it until the returned file is
-/// dropped.
+/// Creates and locks the folder, so that no other test uses it until the returned file is dropped.
 fn alone_in(folder: &Path) -> File {
     std::fs::create_dir_all(folder).expect("the folder can be made");
     let lock = File::create(folder.with_extension("lock")).expect("the folder above is writable");
@@ -112,7 +111,8 @@ pub fn sized<T>(small: T, full: T) -> T {
 /// passing tests.
 ///
 /// # Panics
-/// Panics if standard error is closed. At full size, which exists to run these programs, always.
+/// Panics if standard error is closed. At full size, panics in any case, because the purpose of
+/// full size is to run these programs.
 pub fn left_out(client: &str, reason: &str) {
     assert!(!at_full_size(), "{client} cannot be installed: {reason}");
     let told = writeln!(
@@ -125,7 +125,7 @@ pub fn left_out(client: &str, reason: &str) {
 /// Runs a command to completion.
 ///
 /// # Errors
-/// Fails if it does not start or fails; the message includes its output.
+/// Fails if the command does not start, or if it fails. The message includes its output.
 pub fn run(command: &mut Command) -> Result<String, String> {
     match command.stdin(Stdio::null()).output() {
         Ok(Output { status, stdout, .. }) if status.success() => {

@@ -15,7 +15,7 @@ pub fn moved(reply: &Reply) -> (String, i64, i64) {
 }
 
 /// Creates a small index: crawls `a` (hashes 0 to 19) and `b` (10 to 29, continued up to 34), and
-/// an uncommitted one (33 to 39) with a revisit.
+/// an uncommitted crawl (33 to 39) with a revisit.
 pub fn small_index(c: &mut Wire, p: &str) {
     for (id, hashes) in [("a", 0..20), ("b", 10..30)] {
         add(c, p, id, hashes);
@@ -29,7 +29,7 @@ pub fn small_index(c: &mut Wire, p: &str) {
     ok!(c, "DEDUPE.REVISIT", p, "open", "REF", "u", sha256_of(1), 5);
 }
 
-/// Returns the replies of every read command on a [`small_index`], without those that show its
+/// Returns the replies of every read command on a [`small_index`], except replies that show its
 /// storage.
 pub fn replies_of(c: &mut Wire, p: &str) -> Vec<Reply> {
     let mut lookup = ["DEDUPE.LOOKUP", p, "CRAWL", "open", "WITHWACZ"]

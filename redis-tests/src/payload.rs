@@ -1,4 +1,4 @@
-//! Parsing and building of `DUMP` payloads of module keys.
+//! Parses and builds `DUMP` payloads of module keys.
 
 /// Computes the Jones CRC-64, which Redis appends to a dump.
 pub fn crc64(bytes: &[u8]) -> u64 {
@@ -7,7 +7,7 @@ pub fn crc64(bytes: &[u8]) -> u64 {
     })
 }
 
-/// Table of the effect of each byte on a checksum.
+/// The effect of each byte on a checksum.
 static CRC64: [u64; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;
@@ -33,7 +33,8 @@ pub fn sealed(mut payload: Vec<u8>) -> Vec<u8> {
     payload
 }
 
-/// A dumped value of a type of this module: a list of chunks, each preceded by a "one more" flag.
+/// A dumped value of a type that the module defines: a list of chunks, each after a flag that
+/// another chunk follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payload {
     /// Name and version of the type, as Redis writes them.
@@ -44,7 +45,7 @@ pub struct Payload {
     version: [u8; 2],
 }
 
-/// Opcodes of Redis before each value that a module writes.
+/// Opcodes that Redis writes before each value of a module.
 const UNSIGNED: u8 = 2;
 const STRING: u8 = 5;
 const END: u8 = 0;
@@ -53,7 +54,7 @@ impl Payload {
     /// Parses a dump. The server must not compress strings (`rdbcompression no`).
     ///
     /// # Panics
-    /// Panics if it has another format.
+    /// Panics if the dump has another format.
     pub fn of(dump: &[u8]) -> Payload {
         let (dump, _) = dump.split_at(dump.len() - 8);
         let (mut rest, version) = dump.split_at(dump.len() - 2);
@@ -104,7 +105,7 @@ impl Payload {
         sealed(dump)
     }
 
-    /// Changes the version of the type, at most 1023.
+    /// Changes the version of the type. The version is at most 1023.
     pub fn of_version(mut self, version: u16) -> Payload {
         let low = u16::from_be_bytes([self.kind[8], self.kind[9]]);
         let [high, low] = (low & !0x3ff | version & 0x3ff).to_be_bytes();

@@ -13,8 +13,8 @@ use tempfile::TempDir;
 use crate::server::die_with_parent;
 use crate::wait::until_some;
 
-/// A program in the background whose output is captured in files. Dropping it kills the program
-/// and, if the test is failing, prints its standard error.
+/// A program in the background, whose output is written to files. Dropping it kills the program
+/// and, if the test is failing, prints the program's standard error.
 pub struct Program {
     child: Child,
     dir: TempDir,
@@ -31,7 +31,7 @@ pub struct Ended {
     pub out: String,
     /// Standard error.
     pub errors: String,
-    /// Peak memory in bytes, as last sampled before it exited.
+    /// Peak memory in bytes, as of the last sample before the program exited.
     pub peak: u64,
     /// CPU time used.
     pub cpu: Duration,
@@ -84,7 +84,7 @@ impl Program {
     /// returns the address.
     ///
     /// # Panics
-    /// Panics if it exits before that, or prints nothing within a minute.
+    /// Panics if the program exits before that, or prints nothing within a minute.
     #[track_caller]
     pub fn address(&mut self) -> SocketAddr {
         until_some("the server listens", || {
@@ -112,7 +112,7 @@ impl Program {
         }
     }
 
-    /// Kills the program with SIGKILL, which resembles a power failure, and waits for its end.
+    /// Kills the program with SIGKILL, which is similar to a power failure, and waits for its end.
     pub fn kill9(mut self) -> Ended {
         self.signal(libc::SIGKILL);
         self.end()
@@ -133,21 +133,22 @@ impl Program {
         self.signal(libc::SIGCONT);
     }
 
-    /// Returns the end of the program, if it has ended.
+    /// Returns the result of the program, if it has ended.
     pub fn ended(&mut self) -> Option<&Ended> {
         if self.ended.is_none() {
-            // Memory is sampled while the program runs: afterwards, the kernel includes the memory
-            // of the parent.
+            // Sample the memory while the program runs. Afterwards, the kernel includes the memory
+            // of the parent process.
             self.peak = self
                 .peak
                 .max(memory_field(self.pid(), "VmHWM").unwrap_or(0));
             let (mut status, mut usage) = (0, MaybeUninit::zeroed());
             let pid = self.pid() as libc::pid_t;
-            // SAFETY: both pointers are to live values of the right types.
+            // SAFETY: both pointers point to live values of the right types.
             let waited =
                 unsafe { libc::wait4(pid, &mut status, libc::WNOHANG, usage.as_mut_ptr()) };
             if waited == pid {
-                // SAFETY: wait4 has initialized it, and all zeros would be valid, too.
+                // SAFETY: `wait4` has initialized the value, and a value of zeros would also be
+                // valid.
                 let usage: libc::rusage = unsafe { usage.assume_init() };
                 let seconds = |time: libc::timeval| {
                     Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000)
@@ -263,7 +264,7 @@ mod tests {
         assert!(program.ended().is_none());
         let ended = program.kill9();
         assert_eq!(ended.status.signal(), Some(libc::SIGKILL));
-        // The peak must be that of the program, not of this test process, which may be larger.
+        // The peak must be the program's peak, not that of this test process, which may be larger.
         assert!(
             (100 << 10..20 << 20).contains(&ended.peak),
             "{}",

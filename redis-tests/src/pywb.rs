@@ -1,4 +1,4 @@
-//! Runs pywb under gunicorn, as its users do.
+//! Runs pywb under gunicorn, in the same way as its users do.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use crate::packages;
 use crate::server::die_with_parent;
 use crate::wait::until_some;
 
-/// Packages to install: the release to compare with, and its requirements.
+/// Packages to install: the release of pywb for comparisons, and its requirements.
 const PACKAGES: [&str; 5] = rows![
     "pywb==2.10.*"; "setuptools<81"; "gunicorn"; "packaging"; "surt";
 ];
@@ -33,16 +33,16 @@ pub enum App {
 }
 
 impl Pywb {
-    /// Installs pywb in a virtual environment in the folder, which is kept between runs.
+    /// Installs pywb in a virtual environment in the folder, and keeps the folder between runs.
     ///
     /// # Errors
-    /// Explains why it could not be installed.
+    /// The reason why pywb could not be installed.
     pub fn install(folder: &Path) -> Result<Pywb, String> {
         let python = packages::python(folder, &PACKAGES)?;
         Ok(Pywb { python })
     }
 
-    /// Returns the Python interpreter in whose environment pywb, `warcio` and `surt` are installed.
+    /// Returns the Python interpreter with pywb, `warcio` and `surt` in its environment.
     pub fn python(&self) -> &Path {
         &self.python
     }
@@ -59,7 +59,7 @@ impl Pywb {
     /// Starts pywb with the text of a `config.yaml`, and waits until it listens.
     ///
     /// # Panics
-    /// Panics if it does not start.
+    /// Panics if pywb does not start.
     pub fn start(&self, app: App, config: &str, workers: usize) -> Running {
         let module = match app {
             App::WarcServer => "pywb.apps.warcserverapp",
@@ -72,7 +72,7 @@ impl Pywb {
     /// index and resource APIs of another server instead of its own.
     ///
     /// # Panics
-    /// Panics if it does not start.
+    /// Panics if pywb does not start.
     pub fn start_before(&self, server: &str, config: &str) -> Running {
         let dir = folder(config);
         let text = format!(
@@ -108,7 +108,8 @@ impl Pywb {
             .stdin(Stdio::null())
             .stdout(file("out"))
             .stderr(file("errors"))
-            // Workers briefly outlive a killed master, so the whole process group is killed.
+            // Workers live for a moment after their master was killed, so kill the whole process
+            // group.
             .process_group(0);
         die_with_parent(&mut command);
         let child = command
@@ -154,7 +155,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Returns the address that it listens on.
+    /// Returns the address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -174,7 +175,8 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         let group = -(self.child.id() as libc::pid_t);
-        // SAFETY: the group is that of a child that is not reaped yet, so its id is still its own.
+        // SAFETY: the process group belongs to a child that is not reaped yet, so its id is still
+        // valid.
         unsafe { libc::kill(group, libc::SIGKILL) };
         let _ = self.child.wait();
         if std::thread::panicking() {

@@ -7,11 +7,11 @@ use std::thread::JoinHandle;
 
 use crate::server::Server;
 
-/// Forwards bytes between clients and a server over a port of its own.
+/// Forwards bytes between clients and a server over its own port.
 ///
-/// After clients have sent a given number of bytes ([`Relay::hold_after`]), it holds everything
-/// back, even in the middle of a request. The test can then kill, stop or disconnect the client at
-/// a point that does not depend on timing.
+/// After clients have sent a given number of bytes ([`Relay::hold_after`]), it stops forwarding,
+/// even in the middle of a request. The test can then kill, stop or disconnect the client at a
+/// point that does not depend on timing.
 pub struct Relay {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -28,9 +28,9 @@ struct Shared {
 struct State {
     /// Number of client bytes that the server received.
     sent: u64,
-    /// Once `sent` reaches this value, nothing more is forwarded in either direction.
+    /// When `sent` reaches this value, the relay stops forwarding in both directions.
     limit: Option<u64>,
-    /// Number of cuts so far. Bytes of connections made before the last cut are discarded.
+    /// Number of cuts so far. The relay discards bytes of connections from before the last cut.
     cuts: u64,
     refuses: bool,
     connections: Vec<TcpStream>,
@@ -69,25 +69,25 @@ impl Relay {
         self.shared.lock().sent
     }
 
-    /// Holds everything back once the server has received this many more bytes.
+    /// Stops forwarding when the server has received this many more bytes.
     pub fn hold_after(&self, bytes: u64) {
         let mut state = self.shared.lock();
         state.limit = Some(state.sent + bytes);
     }
 
-    /// Returns true if everything is being held back.
+    /// Returns true if the relay has stopped forwarding.
     pub fn holds(&self) -> bool {
         self.shared.lock().holds()
     }
 
-    /// Forwards the bytes that were held back, and everything after them.
+    /// Forwards the bytes that were held back, and all later bytes.
     pub fn go_on(&self) {
         self.shared.lock().limit = None;
         self.shared.changed.notify_all();
     }
 
-    /// Discards the bytes that were held back and closes all connections. New connections are
-    /// accepted.
+    /// Discards the bytes that were held back, and closes all connections. The relay still accepts
+    /// new connections.
     pub fn cut(&self) {
         let mut state = self.shared.lock();
         state.limit = None;
@@ -109,7 +109,7 @@ impl Drop for Relay {
     fn drop(&mut self) {
         self.shared.lock().closing = true;
         self.cut();
-        // Wakes the accepting thread, so that it ends.
+        // Wake the accepting thread, so that it ends.
         let _ = TcpStream::connect(self.address);
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();
@@ -128,7 +128,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits while everything is held back. Returns `None` if the connection was cut.
+    /// Waits while the relay has stopped forwarding. Returns `None` if the connection was cut.
     fn pass(&self, cuts: u64) -> Option<MutexGuard<'_, State>> {
         let held = |state: &mut State| state.holds() && state.cuts == cuts;
         let state = self.changed.wait_while(self.lock(), held);
@@ -147,7 +147,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         if state.refuses {
             continue;
         }
-        // A server that is down looks like a closed connection.
+        // If the server is down, close the connection.
         let Ok(server) = TcpStream::connect(("127.0.0.1", shared.server)) else {
             continue;
         };

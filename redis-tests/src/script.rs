@@ -1,4 +1,4 @@
-//! A script that runs beside the test and exchanges lines with it.
+//! A script that runs next to the test and exchanges lines with it.
 
 use std::io::{BufRead, BufReader, Read, Seek, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -51,10 +51,10 @@ impl Script {
         }
     }
 
-    /// Returns the next line of the script; `None` if it has ended successfully.
+    /// Returns the next line of the script, or `None` if the script has ended successfully.
     ///
     /// # Panics
-    /// Panics if it failed, or prints nothing for a minute.
+    /// Panics if the script failed, or prints nothing for a minute.
     pub fn next_line(&mut self) -> Option<String> {
         match self.lines.recv_timeout(TIMEOUT) {
             Ok(line) => Some(line),
@@ -88,7 +88,7 @@ impl Script {
     pub fn say(&mut self, line: &str) {
         let said = writeln!(self.input, "{line}").and_then(|()| self.input.flush());
         if let Err(reason) = said {
-            // The failure message of `next_line` explains more.
+            // If this fails, the message of `next_line` explains the cause.
             self.next_line();
             panic!("{}: {reason}", self.name);
         }

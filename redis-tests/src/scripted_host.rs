@@ -1,4 +1,5 @@
-//! A web server that sends the exact bytes of a test, even if they violate the protocol.
+//! A web server that sends exactly the bytes that a test specifies, even if they violate the
+//! protocol.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Write};
@@ -11,13 +12,13 @@ use std::time::Duration;
 /// A part of a response.
 #[derive(Clone, Debug)]
 pub enum Part {
-    /// These bytes.
+    /// Sends these bytes.
     Bytes(Vec<u8>),
     /// Sends these bytes again and again until the client closes the connection.
     Endless(Vec<u8>),
-    /// Sends these bytes one by one, again and again, with a pause before each.
+    /// Sends these bytes one at a time, again and again, with a pause before each byte.
     Drip(Vec<u8>, Duration),
-    /// Sends nothing more and keeps the connection open until the client closes it.
+    /// Sends no more bytes, and keeps the connection open until the client closes it.
     Silence,
     /// Closes the connection.
     Close,
@@ -36,7 +37,7 @@ pub struct Asked {
     pub fields: HashMap<String, String>,
     /// Body, if the request had a `Content-Length`.
     pub body: Vec<u8>,
-    /// Number of the connection on this host, from 0.
+    /// Number of the connection to this host, from 0.
     pub connection: usize,
 }
 
@@ -76,7 +77,7 @@ pub struct ScriptedHost {
 /// Default address of hosts.
 const LOCAL: &str = "127.0.0.1";
 
-/// A connection, and the thread that answers its requests.
+/// A connection, and the thread that responds to its requests.
 type Visitor = (TcpStream, JoinHandle<()>);
 
 #[derive(Default)]
@@ -87,12 +88,12 @@ struct Shared {
     gone: AtomicUsize,
     closing: AtomicBool,
     has_failed: AtomicBool,
-    /// Response to each request of a host started with [`ScriptedHost::answering`].
+    /// The response to every request, if the host was started with [`ScriptedHost::answering`].
     answer: Mutex<Vec<u8>>,
 }
 
 impl ScriptedHost {
-    /// Starts a host. The script returns the parts of the response to a request.
+    /// Starts a host. For each request, `script` returns the parts of the response.
     pub fn start(script: impl Fn(&Asked) -> Vec<Part> + Send + Sync + 'static) -> ScriptedHost {
         ScriptedHost::handling(move |asked, connection| play(script(asked), connection))
     }
@@ -107,7 +108,7 @@ impl ScriptedHost {
         ScriptedHost::serving(Arc::default(), host, handle)
     }
 
-    /// Starts a host that answers each request with these bytes and then closes the connection.
+    /// Starts a host that responds to each request with these bytes and then closes the connection.
     pub fn answering(bytes: impl Into<Vec<u8>>) -> ScriptedHost {
         let shared = Arc::new(Shared::default());
         let answer = Arc::clone(&shared);
@@ -124,8 +125,8 @@ impl ScriptedHost {
         *lock(&self.shared.answer) = bytes.into();
     }
 
-    /// Starts a host. `handle` writes the response to the connection; the host closes it if
-    /// `handle` returns `false`.
+    /// Starts a host. `handle` writes the response to the connection. If it returns `false`, the
+    /// host closes the connection.
     pub fn handling(
         handle: impl Fn(&Asked, &TcpStream) -> io::Result<bool> + Send + Sync + 'static,
     ) -> ScriptedHost {
@@ -152,7 +153,7 @@ impl ScriptedHost {
                 let (shared, handle) = (Arc::clone(&host), Arc::clone(&handle));
                 let visitor = std::thread::spawn(move || {
                     let _leaving = Leaving(&connection, &shared);
-                    // Errors are ignored: a client may disconnect at any time.
+                    // Ignore errors, because a client may disconnect at any time.
                     drop(serve(&connection, number, &shared, &*handle));
                 });
                 let mut visitors = lock(&host.visitors);
@@ -168,7 +169,7 @@ impl ScriptedHost {
         }
     }
 
-    /// Starts a host whose connections are completed by the kernel but never accepted.
+    /// Starts a host that never accepts connections. The kernel completes them.
     pub fn deaf() -> ScriptedHost {
         let listener = TcpListener::bind((LOCAL, 0)).expect("a free port");
         ScriptedHost {
@@ -179,7 +180,7 @@ impl ScriptedHost {
         }
     }
 
-    /// Returns the address that the host listens on.
+    /// Returns the address on which the host listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -199,7 +200,7 @@ impl ScriptedHost {
         lock(&self.shared.asked).clone()
     }
 
-    /// Discards the recorded requests, of which a long test would keep too many.
+    /// Discards the recorded requests, because a long test would keep too many.
     pub fn forget(&self) {
         lock(&self.shared.asked).clear();
     }
@@ -221,7 +222,7 @@ impl Drop for ScriptedHost {
             return;
         };
         self.shared.closing.store(true, Ordering::SeqCst);
-        // Wakes the acceptor.
+        // Wake the acceptor.
         drop(TcpStream::connect(self.address));
         drop(acceptor.join());
         for (connection, thread) in std::mem::take(&mut *lock(&self.shared.visitors)) {

@@ -1,4 +1,4 @@
-//! A running server in a directory of its own.
+//! A running server in its own directory.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -13,8 +13,8 @@ use crate::dataset::Snapshot;
 use crate::wait::{until, until_some, within};
 use crate::wire::{Reply, TIMEOUT, Wire};
 
-/// Returns the path of the module under test: `CRAWLSPACE_MODULE`, or the newest one in the target
-/// folder.
+/// Returns the path of the module under test: `CRAWLSPACE_MODULE`, or the newest module in the
+/// target folder.
 ///
 /// # Panics
 /// Panics if no module was built.
@@ -45,8 +45,8 @@ pub fn module_path() -> PathBuf {
     }
 }
 
-/// Says how indexes and frontiers are stored by servers of which the test does not say it: `plain` (default) or
-/// `packed`.
+/// Environment variable that sets the storage of indexes and frontiers, `plain` (default) or
+/// `packed`, unless a test sets it.
 const STORAGE: &str = "CRAWLSPACE_STORAGE";
 
 /// Returns true if servers pack their indexes and frontiers by default.
@@ -79,9 +79,9 @@ impl Options {
         }
     }
 
-    /// Creates options with a configuration file of this text. The server loads only the modules
-    /// that the file names. A restart reuses the file, including changes made by the server.
-    /// Arguments override it.
+    /// Creates options with a configuration file of this text. The server loads only the modules in
+    /// the file. A restart uses the same file, including the changes that the server made.
+    /// Arguments override the file.
     pub fn configured(text: &str) -> Options {
         Options {
             configuration: Some(text.to_owned()),
@@ -89,13 +89,13 @@ impl Options {
         }
     }
 
-    /// New indexes and frontiers are plain keys, whatever `CRAWLSPACE_STORAGE` says: for what clients that know
-    /// only the documents do.
+    /// Stores new indexes and frontiers in plain keys, regardless of `CRAWLSPACE_STORAGE`, for
+    /// tests of clients that know only the documented keys.
     pub fn plain(self) -> Options {
         self.stored("plain")
     }
 
-    /// New indexes and frontiers are packed, whatever `CRAWLSPACE_STORAGE` says.
+    /// Packs new indexes and frontiers, regardless of `CRAWLSPACE_STORAGE`.
     pub fn packed(self) -> Options {
         self.stored("packed")
     }
@@ -127,9 +127,9 @@ impl Options {
     }
 
     /// Enables an append-only file that is written before each reply, while the kernel decides when
-    /// to synchronize it. It is fast, and `kill -9` of the process loses none of it. (With
-    /// `everysec`, the server delays writes for up to two seconds while it synchronizes, and a kill
-    /// loses those.)
+    /// to synchronize it. This is fast, and killing the process with `kill -9` loses no writes.
+    /// (With `everysec`, the server delays writes for up to two seconds while it synchronizes the
+    /// file, and a kill loses these writes.)
     pub fn aof_unsynced(self, preamble: bool) -> Options {
         self.aof(preamble).args(&["--appendfsync", "no"])
     }
@@ -168,14 +168,14 @@ impl Options {
         self
     }
 
-    /// Sets the time limit for the start and for each reply; the default is a minute.
+    /// Sets the time limit for the start and for each reply. The default is one minute.
     pub fn timeout(mut self, timeout: Duration) -> Options {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Runs the server under another program, given with its arguments: `["valgrind", "--quiet"]`.
-    /// The program must keep the process id.
+    /// Runs the server under another program, given with its arguments, such as
+    /// `["valgrind", "--quiet"]`. The program must keep the process id.
     pub fn under(mut self, program: &[&str]) -> Options {
         self.wrapper = program.iter().map(|&word| word.to_owned()).collect();
         self
@@ -187,7 +187,7 @@ impl Options {
     }
 }
 
-/// A running server. Dropping it kills it and, if the test is failing, prints its log.
+/// A running server. Dropping it kills the server and, if the test is failing, prints its log.
 pub struct Server {
     options: Options,
     dir: TempDir,
@@ -215,7 +215,7 @@ impl Server {
             port: 0,
             child: None,
         };
-        // Another test may have taken a port that was free a moment ago: try another one.
+        // Another test may have taken a port that was free a moment ago, so try another port.
         for _ in 0..20 {
             server.port = free_port();
             if server.spawn() {
@@ -287,7 +287,7 @@ impl Server {
     /// Rewrites the append-only file, kills the server and restarts it from that file.
     ///
     /// # Panics
-    /// Panics if the server refuses to rewrite it.
+    /// Panics if the server refuses to rewrite the file.
     pub fn restart_rewritten(&mut self) {
         let begun = self.wire().call(&["BGREWRITEAOF"]);
         assert!(!begun.is_error(), "BGREWRITEAOF said {begun:?}");
@@ -316,7 +316,7 @@ impl Server {
         until("no job runs", || self.info_number("jobs_running") == 0);
     }
 
-    /// Kills the server with SIGKILL, which resembles a power failure, and waits for its end.
+    /// Kills the server with SIGKILL, which is similar to a power failure, and waits for its end.
     pub fn kill9(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _ = child.kill();
@@ -345,8 +345,8 @@ impl Server {
         child.wait().expect("the server ends");
     }
 
-    /// Restarts the server on the same directory and port, and waits until it has loaded its data.
-    /// A server that is still running is killed first ([`Server::kill9`]).
+    /// Restarts the server with the same directory and port, and waits until it has loaded its
+    /// data. If the server is still running, kills it first ([`Server::kill9`]).
     pub fn restart(&mut self) {
         self.kill9();
         until("the server comes back on its port", || self.spawn());
@@ -397,7 +397,7 @@ impl Server {
         number.unwrap_or_else(|| panic!("INFO field {field} is {text:?}"))
     }
 
-    /// Waits until `replica` has received everything that this server has written so far.
+    /// Waits until `replica` has received all writes of this server so far.
     pub fn wait_for_replica_offset(&self, replica: &Server) {
         until("the replica is linked", || {
             replica.info("master_link_status").as_deref() == Some("up")
@@ -474,9 +474,9 @@ impl Server {
             ["--unixsocket", &path("redis.sock")]; ["--dir", &path("")]; ["--logfile", &path("redis.log")];
             ["--save", ""]; ["--enable-debug-command", "yes"]; ["--crash-memcheck-enabled", "no"];
             ["--repl-diskless-sync", "yes"]; ["--repl-diskless-sync-delay", "0"];
-            // No BUSY replies during long scripts of the benchmarks.
+            // Avoid BUSY replies during long scripts of the benchmarks.
             ["--busy-reply-threshold", "0"];
-            // A replica reconnects within 10 ms instead of a second.
+            // Make a replica reconnect within 10 ms, and not after a second.
             ["--hz", "100"];
         ];
         let mut args = Vec::new();
@@ -506,7 +506,7 @@ impl Server {
     }
 }
 
-/// Fails unless a replica that has caught up has the same data as its master.
+/// Fails unless a replica that has caught up with its master has the same data.
 #[track_caller]
 pub fn assert_replicated(master: &Server, replica: &Server) {
     master.wait_for_replica_offset(replica);
@@ -529,8 +529,8 @@ impl Drop for Server {
     }
 }
 
-/// Returns one field of `INFO`. The section `everything` would also compute latency percentiles on
-/// each call, so only the needed sections are read.
+/// Returns one field of `INFO`. Reads only the needed sections, because the section `everything`
+/// computes latency percentiles on each call.
 fn info_field(wire: &mut Wire, field: &str) -> Option<String> {
     let info = wire
         .expect_ok(&["INFO", "default", "modules", "commandstats"])
@@ -551,11 +551,12 @@ pub fn free_port() -> u16 {
     })
 }
 
-/// Kills the child process when the thread that started it ends, so that a killed test leaves no
-/// processes behind. Only that thread, and threads that it waits for, may use the child.
+/// Makes the kernel kill the child process when the thread that started it ends, so that a killed
+/// test leaves no processes behind. Only this thread, and threads for which it waits, may use the
+/// child.
 pub(crate) fn die_with_parent(command: &mut Command) {
     use std::os::unix::process::CommandExt;
-    // SAFETY: prctl is async-signal-safe and touches only the new process.
+    // SAFETY: prctl is async-signal-safe and affects only the new process.
     unsafe {
         command.pre_exec(|| {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);

@@ -1,4 +1,4 @@
-//! A server whose wall clock a test can move.
+//! A server whose wall clock a test can change.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -12,10 +12,10 @@ use crate::frontier::server_time;
 use crate::server::{Options, Server};
 use crate::wait::within;
 
-/// Time limit for the server to see a new clock.
+/// Time limit for the server to notice a new time.
 const SOON: Duration = Duration::from_secs(2);
 
-/// A server whose wall clock can be moved.
+/// A server whose wall clock a test can change.
 pub struct Shifted {
     /// The server.
     pub server: Server,
@@ -27,8 +27,8 @@ impl Shifted {
     /// An hour in milliseconds.
     pub const HOUR: i64 = 3_600_000;
 
-    /// Starts such a server. Prints the reason and returns `None` if the machine has no C compiler
-    /// or the server's clock cannot be moved.
+    /// Starts such a server. Prints the reason and returns `None` if the machine has no C compiler,
+    /// or if the server's clock cannot be changed.
     pub fn start() -> Option<Shifted> {
         let dir = TempDir::new().expect("a temporary directory");
         let library = dir.path().join("clock.so");
@@ -82,7 +82,8 @@ impl Shifted {
         Some(shifted)
     }
 
-    /// Moves the clock this many milliseconds ahead of the true time, or behind it if negative.
+    /// Sets the clock this many milliseconds ahead of the true time, or behind it if the number is
+    /// negative.
     pub fn jump(&self, ms: i64) {
         let us = (ms * 1000).to_ne_bytes();
         self.shift.write_all_at(&us, 0).expect("it can be written");

@@ -12,7 +12,7 @@ use crate::matrix::split;
 use crate::server::Server;
 use crate::wire::{Reply, Wire, assert_error, runs_lines};
 
-/// A connection that works on one tag space.
+/// A connection that uses one tag space.
 pub struct TagSpace {
     /// The connection, for plain commands.
     pub wire: Wire,
@@ -78,14 +78,14 @@ impl TagSpace {
         assert_error(&reply, words, line)
     }
 
-    /// Returns the lines that `TAGS.FILTER` keeps with these arguments.
+    /// Returns the lines that pass `TAGS.FILTER` with these arguments.
     #[track_caller]
     pub fn kept(&mut self, arguments: &str, lines: &[impl AsRef<[u8]>]) -> Vec<String> {
         let line = format!("FILTER {arguments} LINES");
         self.ok_with(&line, lines).texts()
     }
 
-    /// Returns true if a WARC file of this name matches an expression.
+    /// Returns true if a WARC file with this name passes an expression.
     #[track_caller]
     pub fn passes(&mut self, expression: &str, file: &str) -> bool {
         let words = ["WHERE", expression, "FORMAT", "FILE", "RETURN", "COUNT"];

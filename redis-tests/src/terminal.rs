@@ -6,7 +6,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::process::Command;
 use std::ptr;
 
-/// Runs a program to completion on a pseudo-terminal of `columns` columns and types a text. Returns
+/// Runs a program to its end on a pseudo-terminal with `columns` columns, and types a text. Returns
 /// the exit status and the whole output.
 ///
 /// # Panics
@@ -19,8 +19,8 @@ pub fn on_terminal(mut command: Command, columns: u16, typed: &str) -> (i32, Str
         ws_ypixel: 0,
     };
     let (mut ours, mut theirs) = (-1, -1);
-    // SAFETY: both descriptors are written to, the name and the settings may be null, and the size
-    // is only read.
+    // SAFETY: the call writes to both descriptors, the name and the settings may be null, and the
+    // size is only read.
     let opened =
         unsafe { libc::openpty(&mut ours, &mut theirs, ptr::null_mut(), ptr::null(), &size) };
     assert_eq!(opened, 0, "{}", std::io::Error::last_os_error());
@@ -29,13 +29,13 @@ pub fn on_terminal(mut command: Command, columns: u16, typed: &str) -> (i32, Str
     let again = || theirs.try_clone().expect("one more descriptor");
     command.stdin(again()).stdout(again()).stderr(again());
     let mut child = command.spawn().expect("the program starts");
-    // Reading ends when the last writer has closed the terminal, so this copy must be closed.
+    // Reading ends only when the last writer has closed the terminal, so close this copy.
     drop(command);
     drop(theirs);
     ours.write_all(typed.as_bytes())
         .expect("it takes what is typed");
     let mut seen = Vec::new();
-    // On Linux, a closed terminal is reported as an error instead of end-of-file.
+    // Linux reports a closed terminal as an error, not as end-of-file.
     let _ = ours.read_to_end(&mut seen);
     let status = child.wait().expect("it ends");
     let text = String::from_utf8_lossy(&seen).replace("\r\n", "\n");

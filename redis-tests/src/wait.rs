@@ -1,15 +1,15 @@
-//! Waiting for a condition with a deadline.
+//! Waits for a condition, with a deadline.
 
 use std::time::{Duration, Instant};
 
-/// Time limit of a condition before the test fails. It is generous, so that a loaded machine does
-/// not fail tests.
+/// Time limit for a condition, after which the test fails. It is long, so that tests do not fail on
+/// a loaded machine.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Polls `condition` until it is true.
 ///
 /// # Panics
-/// Panics with `what` if it is not true within a minute.
+/// Panics with `what` if the condition is not true within a minute.
 pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     until_some(what, || condition().then_some(()));
 }
@@ -17,13 +17,13 @@ pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
 /// Polls `attempt` until it returns a value.
 ///
 /// # Panics
-/// Panics with `what` if it returns none within a minute.
+/// Panics with `what` if no attempt returns a value within a minute.
 pub fn until_some<T>(what: &str, attempt: impl FnMut() -> Option<T>) -> T {
     within(DEADLINE, attempt).unwrap_or_else(|| panic!("timed out after a minute: {what}"))
 }
 
 /// Polls `attempt` until it returns a value or `deadline` has passed. The pause between two
-/// attempts grows from zero and stays under 5 ms, so that short-lived states are seen.
+/// attempts increases from zero to at most 5 ms, so that the caller sees short-lived states.
 pub fn within<T>(deadline: Duration, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     let start = Instant::now();
     let mut pause = Duration::ZERO;

@@ -1,4 +1,4 @@
-//! A connection that shows every reply exactly as received, and the macros around it.
+//! A connection that returns every reply exactly as received, and macros for commands.
 
 use std::fmt;
 use std::io::{BufReader, Read, Write};
@@ -34,7 +34,7 @@ macro_rules! runs_lines {
         }
 
         /// Runs a line that must fail. The error must begin with the first of these words and
-        /// contain the others. Returns the error line.
+        /// contain the other words. Returns the error line.
         #[track_caller]
         pub fn refused(&mut self, line: impl AsRef<str>, words: &str) -> String {
             let reply = self.call(line.as_ref());
@@ -51,7 +51,7 @@ macro_rules! runs_lines {
 pub(crate) use runs_lines;
 
 /// Fails unless a reply is an error that begins with the first of these words and contains the
-/// others; without words, any error is accepted. Returns the error line.
+/// other words. Without words, accepts any error. Returns the error line.
 #[track_caller]
 pub fn assert_error(reply: &Reply, words: &str, what: &str) -> String {
     let Reply::Error(line) = reply else {
@@ -66,7 +66,7 @@ pub fn assert_error(reply: &Reply, words: &str, what: &str) -> String {
     line.into_owned()
 }
 
-/// Time limit of a reply, so that a hanging command fails the test.
+/// Time limit for a reply, so that a command that hangs fails the test.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One argument of a command: text, bytes or a number.
@@ -134,7 +134,7 @@ macro_rules! err {
     };
 }
 
-/// A reply as received. RESP2 and RESP3 nulls are all [`Reply::Nil`]; a RESP3 map stays a map.
+/// A reply as received. All nulls of RESP2 and RESP3 are [`Reply::Nil`]. A RESP3 map stays a map.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reply {
     /// Null.
@@ -197,7 +197,7 @@ impl Reply {
         *self == Reply::Nil
     }
 
-    /// Returns the integer; panics for other types.
+    /// Returns the integer. Panics if the reply has another type.
     pub fn int(&self) -> i64 {
         match self {
             Reply::Int(n) => *n,
@@ -205,7 +205,7 @@ impl Reply {
         }
     }
 
-    /// Returns the bytes of a simple or bulk string; panics for other types.
+    /// Returns the bytes of a simple or bulk string. Panics if the reply has another type.
     pub fn bytes(&self) -> &[u8] {
         match self {
             Reply::Bulk(bytes) | Reply::Simple(bytes) => bytes,
@@ -257,14 +257,14 @@ impl Reply {
         pairs.find(|(key, _)| found(key)).map(|(_, value)| value)
     }
 
-    /// Returns the value of `field` in a map or flat array; panics if there is none.
+    /// Returns the value of `field` in a map or flat array. Panics if the field does not exist.
     pub fn field(&self, field: impl AsRef<[u8]>) -> Reply {
         let name = String::from_utf8_lossy(field.as_ref()).into_owned();
         self.find(field)
             .unwrap_or_else(|| panic!("no field {name} in {self:?}"))
     }
 
-    /// Converts this reply to what a RESP2 client would receive.
+    /// Converts this reply to the form that a RESP2 client gets.
     pub fn as_resp2(&self) -> Reply {
         let list = |items: &[Reply]| items.iter().map(Reply::as_resp2).collect();
         match self {
@@ -358,7 +358,7 @@ impl Write for Stream {
     }
 }
 
-/// A plain connection to a server: it sends arguments and returns the [`Reply`].
+/// A plain connection to a server, which sends arguments and returns the [`Reply`].
 pub struct Wire {
     stream: BufReader<Stream>,
     /// RESP3 push messages that arrived before an awaited reply.
@@ -442,7 +442,7 @@ impl Wire {
         sent.expect("the server takes the bytes");
     }
 
-    /// Returns the next reply. Push messages before it are kept for [`Wire::pushes`].
+    /// Returns the next reply. Keeps push messages that arrive before it for [`Wire::pushes`].
     pub fn recv(&mut self) -> Reply {
         self.try_recv().expect("the server replies")
     }
@@ -542,7 +542,7 @@ impl Wire {
         self.expect_ok(&words(line.as_ref()))
     }
 
-    /// Splits `line` at spaces and runs it, for commands without spaces or binary data in
+    /// Splits `line` at spaces and runs it. For commands without spaces or binary data in
     /// arguments.
     #[track_caller]
     pub fn line(&mut self, line: &str) -> Reply {
@@ -550,8 +550,8 @@ impl Wire {
         self.expect_ok(&words)
     }
 
-    /// Returns the push messages received so far. Runs a PING first, so that messages in transit
-    /// arrive.
+    /// Returns the push messages received so far. Runs a `PING` first, so that messages on their
+    /// way arrive.
     pub fn pushes(&mut self) -> Vec<Reply> {
         self.expect_ok(&["PING"]);
         std::mem::take(&mut self.pushed)
@@ -674,7 +674,7 @@ pub fn run(
     cmd.query(conn)
 }
 
-/// Returns the error line as the server sent it: code word, then the sentence.
+/// Returns the error line as the server sent it: the code word and the message.
 pub fn error_line(error: &redis::RedisError) -> String {
     [error.code(), error.detail()]
         .into_iter()

@@ -1,6 +1,7 @@
 //! Command lines in the syntax of redis-cli.
 
-/// Splits a line into arguments like redis-cli: spaces, "…" with escapes, '…'.
+/// Splits a line into arguments, as redis-cli does: at spaces, except in "…" (with escapes) and
+/// '…'.
 ///
 /// # Panics
 /// Panics if a quote is not closed.

@@ -9,8 +9,8 @@ pub enum Kind {
     Response,
     /// The payload was known, and a revisit record was written.
     Revisit,
-    /// A record that the crawler generated itself, such as text extracted from a page, or that was
-    /// fetched with another protocol.
+    /// A record that the crawler generated itself, such as extracted text, or that was fetched over
+    /// another protocol.
     Other,
 }
 
@@ -19,7 +19,7 @@ pub enum Kind {
 pub struct Capture {
     /// Kind of the record.
     pub kind: Kind,
-    /// Number of the payload; equal numbers mean equal payloads.
+    /// Number of the payload. Equal numbers mean equal payloads.
     pub payload: u64,
     /// Date of 14 or 17 digits.
     pub date: String,
@@ -27,26 +27,26 @@ pub struct Capture {
     pub url: String,
     /// Size of the record in bytes.
     pub size: u64,
-    /// Number of its WACZ file in the crawl.
+    /// Number of the record's WACZ file in the crawl.
     pub wacz: usize,
-    /// The notations of the digest that the crawler and the index use.
+    /// The notations of the digest in the crawler and in the index.
     pub spellings: [u8; 2],
 }
 
 impl Capture {
-    /// Returns the digest of the payload as the crawler writes it.
+    /// Returns the digest of the payload in the crawler's notation.
     pub fn hash(&self) -> String {
         spelled(self.payload, self.spellings[0])
     }
 
-    /// Returns the hash as the index of the WACZ file writes it.
+    /// Returns the digest in the notation of the WACZ file's index.
     pub fn hash_in_index(&self) -> String {
         spelled(self.payload, self.spellings[1])
     }
 }
 
 /// Returns the digest of a synthetic payload in one of four notations: SHA-1 for every fifth
-/// payload, SHA-256 for the others. The first notation is that of the `document` profile.
+/// payload, SHA-256 for the others. The first notation is the one of the `document` profile.
 fn spelled(payload: u64, spelling: u8) -> String {
     let written = sha256_of(payload);
     let hex = &written["sha256:".len()..];

@@ -1,4 +1,4 @@
-//! Generates crawls one after the other; each one knows what the earlier ones stored.
+//! Generates crawls one after the other. Each crawl knows the payloads that earlier crawls stored.
 
 use super::capture::{Capture, Kind};
 use crate::rng::Rng;
@@ -8,15 +8,15 @@ use crate::rng::Rng;
 pub struct Shape {
     /// Number of records per crawl.
     pub captures: u64,
-    /// Maximum number of WACZ files of a crawl. The minimum is one; with `plain`, every crawl has
+    /// Maximum number of WACZ files of a crawl. The minimum is 1. With `plain`, every crawl has
     /// exactly this number.
     pub waczs: u64,
     /// Percentage of fetches whose payload is known; most of these become revisits.
     pub known: u64,
     /// Percentage of records that are neither responses nor revisits.
     pub other: u64,
-    /// Generates only common cases: no payload is stored twice, names and URLs are plain ASCII, and
-    /// digests have one notation.
+    /// True to generate only common cases: no payload is stored twice, names and URLs are ASCII,
+    /// and digests have one notation.
     pub plain: bool,
 }
 
@@ -56,12 +56,12 @@ pub struct Crawler {
     shape: Shape,
     /// Number of crawls so far.
     crawls: u64,
-    /// Number of payloads so far; all lower payload numbers are known.
+    /// Number of payloads so far. All payloads with lower numbers are known.
     payloads: u64,
 }
 
 impl Crawler {
-    /// Creates a crawler that knows no payload.
+    /// Creates a crawler that knows no payloads.
     pub fn new(rng: Rng, shape: Shape) -> Crawler {
         Crawler {
             rng,
@@ -88,7 +88,7 @@ impl Crawler {
         };
         let mut captures = Vec::with_capacity(self.shape.captures as usize);
         for n in 0..self.shape.captures {
-            // Files are filled one after the other, with two open at a time.
+            // Files are filled one after the other. Two files are open at a time.
             let at = (n * waczs.len() as u64 / self.shape.captures) as usize;
             let next = (at + 1).min(waczs.len() - 1);
             let wacz = if self.rng.chance(20) { next } else { at };
@@ -112,7 +112,7 @@ impl Crawler {
             if !self.shape.plain && rng.chance(25) {
                 // The look-up failed, or the crawler did not wait for it, so the payload is stored
                 // again. The first record of a payload in a crawl is also the earliest, so both
-                // rules for choosing the owner agree.
+                // rules for choosing the owner have the same result.
                 clock.go_on(1);
             } else {
                 kind = Kind::Revisit;
@@ -167,7 +167,7 @@ impl Crawler {
         ];
         const FOLDERS: [&str; 5] = ["news", "images/2026", "article", "en/about", "assets"];
         let rng = &mut self.rng;
-        // The product of two uniform draws: a few hosts have most of the pages.
+        // The product of two uniform random numbers, so that a few hosts have most of the pages.
         let host = rng.below(70) * rng.below(70);
         let name = NAMES[host as usize % NAMES.len()];
         let folder = rng.pick(&FOLDERS);
@@ -201,7 +201,7 @@ impl Crawler {
 
 /// The clock of a crawl.
 struct Clock {
-    /// Crawls are a month apart.
+    /// Month of the crawl: crawls are a month apart.
     month: u64,
     seconds: u64,
     millis: bool,

@@ -54,14 +54,14 @@ impl Folder {
         self.dir.path()
     }
 
-    /// Writes and lists the files of a crawl, with index layouts that alternate.
+    /// Writes the files of a crawl, with alternating index layouts, and lists them.
     pub fn write(&mut self, crawl: &Crawl) -> Vec<Entry> {
         let from = self.entries.len();
         for (wacz, name) in crawl.waczs.iter().enumerate() {
             let captures: Vec<_> = crawl.captures_of(wacz).collect();
             let has_spaces = captures.iter().any(|capture| capture.url.contains(' '));
             let layout = match Layout::ALL[self.entries.len() % Layout::ALL.len()] {
-                // Columns of a CDX line are separated by spaces.
+                // The columns of a CDX line are separated by spaces.
                 Layout::Cdx if has_spaces => Layout::Cdxj,
                 layout => layout,
             };
@@ -70,7 +70,7 @@ impl Folder {
         self.entries[from..].to_vec()
     }
 
-    /// Writes and lists the files of a crawl, with indexes in this layout.
+    /// Writes the files of a crawl, with indexes in this layout, and lists them.
     pub fn write_as(&mut self, crawl: &Crawl, layout: Layout) {
         for (wacz, name) in crawl.waczs.iter().enumerate() {
             let captures: Vec<_> = crawl.captures_of(wacz).collect();
@@ -78,7 +78,7 @@ impl Folder {
         }
     }
 
-    /// Writes and lists a file with these indexes.
+    /// Writes a file with these indexes, and lists it.
     pub fn put(
         &mut self,
         name: &str,
@@ -105,7 +105,7 @@ impl Folder {
         self.list(name, &path, crawl)
     }
 
-    /// Lists an existing file.
+    /// Adds an existing file to the list.
     ///
     /// # Panics
     /// Panics if it does not exist.

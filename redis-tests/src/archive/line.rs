@@ -19,7 +19,7 @@ pub enum Layout {
     ZipNum,
     /// `indexes/index.cdx` with eleven columns.
     Cdx,
-    /// Two indexes with every other line each.
+    /// Two indexes. Each contains every second line.
     Two,
 }
 
@@ -104,13 +104,13 @@ fn mime(kind: Kind) -> &'static str {
     }
 }
 
-/// Formats a CDXJ line. Records other than responses and revisits have a digest and a length as
-/// well.
+/// Formats a CDXJ line. All records have a digest and a length, even if they are neither responses
+/// nor revisits.
 fn cdxj(capture: &Capture) -> String {
     let (key, date) = (urlkey(&capture.url), &capture.date);
     let (url, mime) = (json_text(&capture.url), mime(capture.kind));
     let (digest, size) = (capture.hash_in_index(), capture.size);
-    // Some indexes write numbers as strings, others as numbers.
+    // Some indexes write numbers as strings.
     let quote = if capture.payload % 3 == 1 { "" } else { "\"" };
     let more = match capture.payload % 7 {
         6 => ", \"method\": \"POST\", \"requestBody\": \"a=\\u00e9\"",
@@ -144,7 +144,7 @@ fn urlkey(url: &str) -> String {
     format!("{})/{path}", labels.join(","))
 }
 
-/// Formats a JSON string. Every other non-ASCII character is escaped, as some writers do.
+/// Formats a JSON string. Escapes every second non-ASCII character, as some writers do.
 pub fn json_text(text: &str) -> String {
     let mut json = String::from("\"");
     for (n, character) in text.chars().enumerate() {

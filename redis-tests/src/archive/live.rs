@@ -1,4 +1,4 @@
-//! A running crawler that sends the documented commands, one record after the other.
+//! A running crawler, which sends the documented commands one record after the other.
 
 use super::capture::Kind;
 use super::crawler::Crawl;
@@ -6,16 +6,16 @@ use super::folder::Entry;
 use crate::ok;
 use crate::wire::Wire;
 
-/// Runs a crawl against the index of this prefix, from its first record to its commit. It looks
-/// each payload up, adds the record or the revisit, opens each WACZ file at its first record and
-/// closes it after the last one.
+/// Runs a crawl against the index with this prefix, from its first record to its commit. The crawl
+/// looks up each payload, adds the record or the revisit, opens each WACZ file at its first record
+/// and closes it after its last.
 ///
 /// # Panics
 /// Panics if the server returns an error or an unexpected look-up result.
 pub fn crawl(c: &mut Wire, p: &str, crawl: &Crawl, files: &[Entry]) {
     let id = &crawl.id;
     let mut opened: Vec<Option<i64>> = vec![None; crawl.waczs.len()];
-    // Files are opened in the order of their numbers, even if they stay empty.
+    // The files are opened in the order of their numbers, even if they stay empty.
     let mut open = |c: &mut Wire, wacz: usize| {
         for (name, index) in crawl.waczs.iter().zip(&mut opened).take(wacz + 1) {
             index.get_or_insert_with(|| ok!(c, "DEDUPE.WACZOPEN", p, id, name).int());

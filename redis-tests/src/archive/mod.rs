@@ -1,9 +1,9 @@
 //! Synthetic crawls, the WACZ files that they produce, and the index that they build while they
 //! run.
 //!
-//! One [`Crawl`] can be written as WACZ files ([`Folder`]), with the indexes that an indexer would
-//! write, and it can be run with the documented commands like a crawler ([`crawl`]). Tests import
-//! the files and compare the result with the index of the crawler.
+//! A [`Crawl`] can be written as WACZ files ([`Folder`]) with the indexes that an indexer would
+//! write, and it can be run with the documented commands, as a crawler would run it ([`crawl`]).
+//! Tests import the files and compare the result with the index of the crawler.
 //!
 //! A [`collection`] is a web archive: captures in WARC files, and indexes of them.
 //!

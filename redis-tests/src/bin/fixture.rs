@@ -1,6 +1,6 @@
 //! Writes the data of a server with this version of the module, and its replies, into
-//! `redis-tests/fixtures/VERSION`; run once for every release. Later versions must load the fixture
-//! (`tests/server/versions.rs`).
+//! `redis-tests/fixtures/VERSION`. Run it once for every release. Later versions must load the
+//! fixture (`tests/server/versions.rs`).
 //!
 //! ```text
 //! cargo build --release -p crawlspace
@@ -17,10 +17,10 @@ use redis_tests::matrix::{Family, PREFIX, families};
 use redis_tests::words::line;
 use redis_tests::{Wire, ok, simulated};
 
-/// Calls whose replies may contain additional figures in later versions.
+/// Calls whose replies may contain more fields in later versions.
 const FIGURES: [&str; 3] = ["INFO", "STATS", "CRAWLS"];
 
-/// One call per family that continues with the stored data, after all others.
+/// One call per family that continues with the stored data. It runs after all others.
 const GOES_ON: [(&str, &str); 3] = [
     ("DEDUPE", "COMMIT open"),
     ("CHG", "RELEASE held <held> DELAY 1000 DONE crawl"),
@@ -40,8 +40,8 @@ fn main() {
         env!("CARGO_PKG_VERSION"),
         server.info("redis_version").expect("a version"),
     );
-    // The append-only file has the first half as the module's types rewrite it, and the second half
-    // as the original commands.
+    // The append-only file contains the first half as the module's types rewrite it, and the second
+    // half as the original commands.
     let mut database = 0;
     let mut going_on = Vec::new();
     for half in 0..2 {
@@ -57,7 +57,7 @@ fn main() {
         }
     }
     ok!(server.wire(), "SAVE");
-    // Later writes are not part of the fixture.
+    // The fixture does not contain later writes.
     let _ = fs::remove_dir_all(&folder);
     let files = folder.join("appendonlydir");
     fs::create_dir_all(&files).expect("the folder is writable");
@@ -84,7 +84,7 @@ fn folder() -> PathBuf {
 }
 
 /// Fills a database with the data of a family and records the replies. Returns the arguments of the
-/// call that continues with the data.
+/// call of `GOES_ON`.
 fn fill(family: &Family, database: usize, wire: &mut Wire, page: &mut String) -> Vec<Vec<u8>> {
     if !family.storage.is_empty() {
         ok!(
@@ -96,7 +96,7 @@ fn fill(family: &Family, database: usize, wire: &mut Wire, page: &mut String) ->
         );
     }
     let state = family.fill(wire, PREFIX);
-    // A claim expires by the clock.
+    // A claim would expire as time passes.
     if family.name == "DEDUPE" {
         wire.expect_ok(&state.words("UNCLAIM <h30> <token>"));
     }
@@ -115,7 +115,7 @@ fn fill(family: &Family, database: usize, wire: &mut Wire, page: &mut String) ->
     state.words(goes_on.expect("of each family").1)
 }
 
-/// Runs a command and records it and its reply in the format of the documentation.
+/// Runs a command. Records the command and its reply in the format of the documentation.
 fn step(wire: &mut Wire, words: &[Vec<u8>], page: &mut String) {
     let reply = wire.expect_ok(words);
     writeln!(page, "> {}", line(words)).expect("text");

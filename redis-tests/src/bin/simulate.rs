@@ -1,5 +1,5 @@
-//! `make simulate`: a million fetches over a hundred thousand host groups in simulated time, with
-//! workers that crash, stall and repeat requests, and a race of threads in real time.
+//! `make simulate`: a million fetches from a hundred thousand host groups in simulated time, with
+//! workers that crash, stall and repeat requests. Then threads compete in real time.
 //!
 //! ```text
 //! SEED=7 cargo run --release -p redis-tests --bin simulate -- [--tenth]

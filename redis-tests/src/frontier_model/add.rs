@@ -111,7 +111,7 @@ impl FrontierModel {
             .is_some_and(|until| *until > self.now)
     }
 
-    /// Takes one URI from the budget of a group; returns false if the budget is used up.
+    /// Takes one URI from the budget of a group. Returns false if the budget is used up.
     fn spend(&mut self, chg: &str) -> bool {
         match &mut self.group(chg).options.budget {
             Some(0) => return false,
@@ -121,7 +121,7 @@ impl FrontierModel {
         true
     }
 
-    /// Counts `more` new URIs for a group. The group is queued, or becomes due earlier if it is
+    /// Counts `more` new URIs for a group. Queues the group, or makes it due earlier if it is
     /// waiting, but never before the end of its pause or block, or before its shared gate opens.
     pub(super) fn arrive(&mut self, chg: &str, more: i64, at: i64) {
         let now = self.now;

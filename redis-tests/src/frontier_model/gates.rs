@@ -1,7 +1,7 @@
 //! Gates that several groups share. A gate is closed while one of its groups is leased, and during
 //! the pause of any of them.
 //!
-//! One member waits for a closed gate in `chg_wait`; the others wait in a queue of the gate, in the
+//! One member waits for a closed gate in `chg_wait`. The others wait in the gate's queue, in the
 //! order in which they became due.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -17,7 +17,7 @@ pub struct Gate {
     pauses: i64,
     /// The last deadline of each leased member.
     leased: BTreeMap<String, i64>,
-    /// The group that waits on behalf of the others, if any.
+    /// The group that waits in `chg_wait` for all members, if there is one.
     first: Option<String>,
     pub queue: VecDeque<String>,
 }
@@ -54,8 +54,9 @@ impl FrontierModel {
         }
     }
 
-    /// Lets a member wait for a closed gate: in `chg_wait` on behalf of the others, or in the queue
-    /// of the gate. A member that is due only after the gate opens waits in `chg_wait` by itself.
+    /// Makes a member wait for a closed gate: in `chg_wait` as the representative of all members,
+    /// or in the gate's queue. A member that becomes due after the gate opens waits in `chg_wait`
+    /// separately.
     pub(super) fn stand_behind(&mut self, chg: &str, until: i64) {
         let gate = self.group(chg).options.gate.clone();
         let first = self.first_at(&gate);
@@ -68,7 +69,7 @@ impl FrontierModel {
         }
     }
 
-    /// Moves a member that was just fetched from behind all other waiting members.
+    /// Moves a member behind all other waiting members after a fetch from it.
     pub(super) fn stand_last(&mut self, chg: &str, until: i64) {
         let gate = self.group(chg).options.gate.clone();
         if self.first_at(&gate).is_some() {
@@ -80,15 +81,16 @@ impl FrontierModel {
         self.enter_wait(chg, Score::last_of(due));
     }
 
-    /// Puts a member into `chg_wait` for the time when the gate opens; returns true if it is due
-    /// already.
+    /// Puts a member into `chg_wait` with the time when the gate opens. Returns true if the member
+    /// is due by then.
     fn stand_first(&mut self, chg: &str, until: i64) -> bool {
         let own = self.group(chg).due_of();
         self.wait_at(chg, own.max(until));
         own <= until
     }
 
-    /// Moves the next member in the queue of a gate to `chg_wait`, on behalf of the others.
+    /// Moves the next member from the gate's queue to `chg_wait`, as the representative of all
+    /// members.
     fn promote(&mut self, gate: &str) {
         let until = self.gate_opens(gate);
         while let Some(chg) = self.gate(gate).queue.pop_front() {
@@ -105,7 +107,8 @@ impl FrontierModel {
         self.gate(gate).first = None;
     }
 
-    /// Ends a member's waiting on behalf of the others; returns true if it did that.
+    /// Makes another member the representative of the gate. Returns true if this member was the
+    /// representative.
     pub(super) fn hand_over(&mut self, chg: &str) -> bool {
         let gate = self.group(chg).options.gate.clone();
         let was_first = !gate.is_empty() && self.gate(&gate).first.as_deref() == Some(chg);
@@ -115,7 +118,7 @@ impl FrontierModel {
         was_first
     }
 
-    /// Removes a member from the queue of its gate; returns true if it was there.
+    /// Removes a member from the gate's queue. Returns true if it was there.
     pub(super) fn leave_gate(&mut self, chg: &str) -> bool {
         let gate = self.group(chg).options.gate.clone();
         if gate.is_empty() || self.hand_over(chg) {

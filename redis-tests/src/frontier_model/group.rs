@@ -6,7 +6,7 @@ use crawlspace_compact::limits::chg as limits;
 
 use super::uris::Uris;
 
-/// A lease that has not been released; its expiry may not have been noticed yet.
+/// A lease that has not been released. It may have expired without a command noticing it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hold {
     pub token: i64,
@@ -20,7 +20,7 @@ pub struct Released {
     pub token: i64,
     /// The due time in the reply.
     pub due: i64,
-    /// Group and token of the lease that the release took with `NEXT`.
+    /// Group and token of the lease that was granted with the release (`NEXT`).
     pub next: Option<(String, i64)>,
 }
 
@@ -51,14 +51,14 @@ impl Default for Options {
     }
 }
 
-/// A group; the default is an unknown group.
+/// A group. The default is an unknown group.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Group {
     /// True if the fields `n` and `c` exist.
     pub ours: bool,
     /// `n`.
     pub due: i64,
-    /// `c`: URIs queued, including leased ones.
+    /// `c`: number of queued URIs, including leased ones.
     pub uris: i64,
     /// The end of the pause after the last fetch.
     pub gate: i64,
@@ -67,17 +67,17 @@ pub struct Group {
     /// Number of back-off steps, and the time of the last one.
     pub steps: u32,
     pub stepped: i64,
-    /// Number of leases that expired in a row.
+    /// Number of leases that have expired in a row.
     pub expired: i64,
     pub holds: Vec<Hold>,
     pub last: Option<Released>,
     pub options: Options,
-    /// URIs that are only counted, by execution.
+    /// URIs that are counted but not stored, by execution.
     pub counts: BTreeMap<String, i64>,
     pub kept: Uris,
 }
 
-/// The options of a release about its fetch.
+/// The options of a release that describe its fetch.
 #[derive(Debug, Default)]
 pub struct Facts {
     pub elapsed: i64,
@@ -98,8 +98,8 @@ impl Group {
         self.uris == 0 && self.holds.is_empty()
     }
 
-    /// Returns true if the group has an unleased URI and may have another lease, so that one more
-    /// fetch can begin now or later.
+    /// Returns true if the group has a URI that is not leased and may have another lease, so that
+    /// one more fetch can begin now or later.
     pub fn is_runnable(&self) -> bool {
         let out = self.holds.len() as i64;
         self.uris > out && out < self.options.parallel
@@ -123,14 +123,15 @@ impl Group {
         self.holds.iter().map(|hold| hold.deadline).max()
     }
 
-    /// Returns the lease of this token, if it has not expired.
+    /// Returns the lease with this token, if it has not expired.
     pub fn hold(&self, token: i64, now: i64) -> Option<Hold> {
         let held = self.holds.iter().find(|hold| hold.token == token);
         held.copied().filter(|hold| now < hold.deadline)
     }
 
-    /// Returns the due time: the end of its pause and its block, and, if the group has only kept
-    /// URIs, not before the first of them is due. Counted URIs have no due time of their own.
+    /// Returns the due time: the end of the group's pause and block. If all URIs of the group are
+    /// stored, it is not earlier than the due time of the first of them. URIs that are only counted
+    /// have no due time.
     pub fn due_of(&self) -> i64 {
         let closed = self.closed_until();
         match self.kept.earliest(|_| true) {
@@ -160,7 +161,7 @@ impl Group {
 
     /// Returns the pause after a fetch that began at `begun`, and updates the back-off.
     pub fn pause(&mut self, facts: &Facts, begun: i64, now: i64) -> i64 {
-        // Rounded up to whole milliseconds, so that the pause is never shorter than requested.
+        // Round up to whole milliseconds, so that the pause is never shorter than requested.
         let computed = (facts.elapsed * facts.thousandths + 999) / 1000;
         let computed = computed.max(facts.min).min(facts.max.unwrap_or(i64::MAX));
         let asked = computed

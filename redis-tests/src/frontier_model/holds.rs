@@ -25,8 +25,8 @@ impl FrontierModel {
         Ok(simple("OK"))
     }
 
-    /// Updates the position of a group after a block, pause or limit changed: a group that waited
-    /// until `before` now waits until its new due time.
+    /// Updates the position of a group after its block, pause or limit has changed: a group that
+    /// was waiting until `before` now waits until its new due time.
     fn settle_in(&mut self, chg: &str, before: i64) {
         let now = self.now;
         let group = self.group(chg);
@@ -135,15 +135,15 @@ impl FrontierModel {
             self.settle_in(chg, before);
         }
         self.save_options(chg);
-        // A current fetch or pause of the group closes the new gate, too.
+        // If the group is being fetched from or pauses, this closes the new gate, too.
         let pause = self.group(chg).gate;
         if !gate.is_empty() && (is_held || pause > now) {
             self.tell_gate(gate, chg, pause.max(now));
         }
     }
 
-    /// Saves the options of a group. An otherwise unknown group gets no `n`, so that a plain client
-    /// that queues its first URI sees that the group is new.
+    /// Saves the options of a group. A group that has only options gets no `n`, so that a plain
+    /// client that queues its first URI sees that the group is new.
     fn save_options(&mut self, chg: &str) {
         let group = self.group(chg);
         if !group.ours && (!group.is_idle() || group.due != 0) {

@@ -5,7 +5,7 @@ use super::words::Args;
 use super::{FrontierModel, Outcome};
 use crate::wire::{Reply, bulk, int};
 
-/// Number of kept URIs that are moved per batch.
+/// Number of stored URIs to move per batch.
 const BATCH: usize = 64;
 
 impl FrontierModel {
@@ -57,7 +57,7 @@ impl FrontierModel {
         }
     }
 
-    /// Moves one batch of kept URIs; returns the number of URIs that `to` gained.
+    /// Moves one batch of stored URIs. Returns the number of URIs that `to` gained.
     fn move_kept(&mut self, from: &str, to: &str) -> i64 {
         let mut moved = 0;
         let mut all = self.group(from).kept.drain();
@@ -80,12 +80,12 @@ impl FrontierModel {
         moved
     }
 
-    /// Moves counted URIs; returns their number.
+    /// Moves counted URIs. Returns their number.
     fn move_counted(&mut self, from: &str, to: &str) -> i64 {
         let source = self.group(from);
         let counts = std::mem::take(&mut source.counts);
         let counted = std::mem::take(&mut source.uris);
-        // A group behind a shared gate was due when the gate opens.
+        // The due time of a group behind a shared gate is the time when the gate opens.
         let due = if source.options.gate.is_empty() {
             source.due
         } else {
@@ -132,8 +132,8 @@ impl FrontierModel {
         Ok(Reply::Array(vec![int(touched), int(dropped)]))
     }
 
-    /// Drops the URIs of an execution from a group. With `aborts`, new URIs of the execution are
-    /// refused until the last of its leases ends, because a worker may still report links.
+    /// Drops the URIs of an execution from a group. With `aborts`, refuses new URIs of the
+    /// execution until the last of its leases ends, because a worker may still report links.
     fn drop_some(&mut self, chg: &str, execution: &str, aborts: bool) -> i64 {
         let now = self.now;
         let group = self.group(chg);
@@ -165,8 +165,7 @@ impl FrontierModel {
         let now = self.now;
         let mut group = self.known(chg)?.clone();
         if group.is_idle() && self.idle.get(chg).is_some_and(|until| until <= now) {
-            // The group will be deleted by the next write command, so it is shown as deleted
-            // already.
+            // The next write command deletes the group, so it is already shown as deleted.
             let options = std::mem::take(&mut group.options);
             group = super::Group {
                 options,
@@ -244,7 +243,7 @@ impl FrontierModel {
     }
 
     /// Returns the state of a group as one word, and the time at which it can be leased, if that
-    /// depends on time only.
+    /// depends only on time.
     fn state_of(&self, chg: &str, group: &super::Group) -> (&'static str, i64) {
         let now = self.now;
         let waits = self.wait.get(chg).map(|score| score.ms);

@@ -16,7 +16,7 @@ enum When {
     Stored,
 }
 
-/// The outcome of a URI.
+/// The result for a URI.
 #[derive(PartialEq)]
 enum End<'a> {
     Unchanged,
@@ -74,8 +74,8 @@ impl FrontierModel {
         Ok(Reply::Array(vec![int(due), lease]))
     }
 
-    /// Returns the due time. For a release that was already applied, also returns the lease that it
-    /// took, if that is still held.
+    /// Returns the due time. If the release was applied before, also returns the lease that was
+    /// granted with it, if that lease is still held.
     #[allow(clippy::option_option)]
     fn release(
         &mut self,
@@ -113,7 +113,7 @@ impl FrontierModel {
         group.released = now;
         let mut due = group.due_of();
         if let (End::Retry(at), true, 1) = (end, counts_only, group.uris) {
-            // The only URI of the group, and its crawler keeps the due time.
+            // This is the only URI of the group, and the crawler stores its due time.
             due = due.max(*at);
         }
         let shared = group.options.gate.clone();
@@ -127,7 +127,7 @@ impl FrontierModel {
         if group.is_idle() {
             due = group.gate;
         } else if is_runnable && was_runnable {
-            // The group is queued already, because it allows parallel fetches.
+            // The group allows parallel fetches, so it is already queued.
             self.come_forward(chg, counts_only && !matches!(end, End::Done(..)));
             if due > self.group(chg).due && self.wait.get(chg).is_some() {
                 self.wait_at(chg, due);
@@ -148,7 +148,7 @@ impl FrontierModel {
         Ok((due, None))
     }
 
-    /// Applies the result of a release to its URI; returns true if the URI is only counted.
+    /// Applies the result of a release to its URI. Returns true if the URI is only counted.
     fn settle(&mut self, chg: &str, token: i64, end: &End<'_>) -> bool {
         let group = self.group(chg);
         if let Some(leased) = group.kept.leased(token).cloned() {
@@ -164,7 +164,7 @@ impl FrontierModel {
             return false;
         }
         if let End::Done(execution, count) = end {
-            // At most the number that there are.
+            // Subtract at most the number of existing URIs.
             group.uncount(execution, count.unwrap_or(1));
             self.enlist(execution, chg);
         }
@@ -181,8 +181,7 @@ impl FrontierModel {
         }
     }
 
-    /// Returns the first reply of a release that is repeated, for as long as the reply is
-    /// remembered.
+    /// Returns the first reply of a repeated release, while the model remembers this reply.
     fn released_before(
         &mut self,
         chg: &str,
@@ -240,7 +239,8 @@ impl FrontierModel {
         if !gate.is_empty() {
             self.tell_gate(&gate, chg, now);
         }
-        // New URIs of a dropped execution are refused while one of its leases is held.
+        // While one of the leases of a dropped execution is held, new URIs of the execution are
+        // refused.
         if let Some(until) = dropped.and_then(|execution| self.dropped.get_mut(&execution))
             && *until > now
         {
@@ -249,7 +249,7 @@ impl FrontierModel {
         Ok(int(deadline))
     }
 
-    /// Ends the expired leases of a group; their URIs are queued again or given up.
+    /// Ends the expired leases of a group. Queues their URIs again, or gives them up.
     pub(super) fn expire(&mut self, chg: &str) {
         let now = self.now;
         let group = self.group(chg);
@@ -265,7 +265,7 @@ impl FrontierModel {
         group.holds.retain(|hold| !is_over(hold));
         let last = over.iter().map(|hold| hold.deadline).max().unwrap_or(now);
         if !was_queued {
-            // The group has been ready since then.
+            // The group has been ready since the lease ended.
             group.due = last;
         }
         let mut counted = false;

@@ -1,16 +1,16 @@
-//! A model of the politeness frontier that `docs/commands/chg.*.md` describe, built from maps. It
+//! A model of the politeness frontier, made of maps, according to `docs/commands/chg.*.md`. It
 //! computes the reply of each command and the contents of the plain keys, and shares no code with
 //! the module.
 //!
-//! Where the contract allows several results, the model takes the one in the reply:
-//! `FrontierModel::mint` for the token after a restart, and `pick` in `uris` for executions whose
-//! turns come at the same moment.
+//! Where the documentation allows several results, the model takes the one in the reply:
+//! `FrontierModel::mint` for the token after a restart, and `pick` in `uris` for executions with
+//! the same next turn.
 //!
 //! * `group` is one group: its counts, its leases, and the time of its next fetch.
-//! * `uris` has the kept URIs of a group and the turns of executions.
-//! * `queues` orders the groups; `next` grants leases, `leases` ends them, `gates` has the shared
-//!   gates.
-//! * `add`, `holds` and `jobs` are the other commands; `shown` compares the plain keys.
+//! * `uris` contains the stored URIs of a group and the turns of executions.
+//! * `queues` orders the groups; `next` grants leases, `leases` ends them, and `gates` contains the
+//!   shared gates.
+//! * `add`, `holds` and `jobs` contain the other commands; `shown` compares the plain keys.
 
 mod add;
 mod gates;
@@ -43,7 +43,7 @@ use words::Args;
 /// Maximum number of idle groups that one command deletes.
 const TIDIED: usize = 4;
 
-/// The reply of a command, or the first word of its error. Of a map, only the fields listed in the
+/// The reply of a command, or the first word of its error. For a map, only the fields in the
 /// expected reply are compared.
 type Outcome = Result<Reply, &'static str>;
 
@@ -53,7 +53,7 @@ pub struct FrontierModel {
     prefix: String,
     /// Default duration of a lease, in milliseconds.
     lease: i64,
-    /// Number of leases that may expire with one URI before the URI is given up.
+    /// Number of leases of a URI that may expire before the URI is given up.
     attempts: i64,
     now: i64,
     groups: BTreeMap<String, Group>,
@@ -67,19 +67,19 @@ pub struct FrontierModel {
     all_paused: bool,
     /// Dropped executions, with the end of their last lease.
     dropped: BTreeMap<String, i64>,
-    /// Groups with URIs of each execution, in the order in which they got the first one.
+    /// Groups with URIs of each execution, in the order in which they got their first URI.
     enlisted: BTreeMap<String, Queue<u64>>,
     enlistings: u64,
-    /// The last number of each writer of an execution, and the reply to it.
+    /// The last number of each writer of an execution, and the reply to this number.
     numbered: BTreeMap<(String, String), (i64, Reply)>,
     /// The last release of each deleted group.
     past: BTreeMap<String, Released>,
     reports: VecDeque<Reply>,
     token: i64,
-    /// The token in the reply, for cases in which the contract does not determine it.
+    /// The token in the reply, for cases in which the documentation does not determine it.
     told: Option<i64>,
     reloaded: bool,
-    /// The last millisecond in which groups became due immediately, and the number of those groups.
+    /// The last millisecond in which groups became due immediately, and the number of these groups.
     arrivals: (i64, u32),
     figures: Figures,
 }
@@ -87,29 +87,29 @@ pub struct FrontierModel {
 /// Counts of events so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
-    /// Leases granted.
+    /// Number of leases granted.
     pub leases: u64,
-    /// Releases that were applied.
+    /// Number of releases that were applied.
     pub releases: u64,
-    /// Leases that expired.
+    /// Number of leases that expired.
     pub expired: u64,
-    /// Releases that repeated the first reply.
+    /// Number of repeated releases that got the first reply.
     pub repeated: u64,
-    /// Releases and extensions with an outdated token.
+    /// Number of releases and extensions with an outdated token.
     pub stale: u64,
-    /// Deadlines that were extended.
+    /// Number of extended deadlines.
     pub extended: u64,
-    /// Groups blocked.
+    /// Number of blocked groups.
     pub blocked: u64,
-    /// URIs that were given up.
+    /// Number of URIs that were given up.
     pub given_up: u64,
-    /// Additions of known URIs, and repeated numbers.
+    /// Number of known URIs that were added again, and of repeated sequence numbers.
     pub known: u64,
-    /// Leases of groups behind a shared gate.
+    /// Number of leases of groups behind a shared gate.
     pub gated: u64,
     /// The shortest time from the end of a pause to the next lease of the group.
     pub smallest_margin: Option<i64>,
-    /// Leases of groups that already had another lease.
+    /// Number of leases of groups that already had another lease.
     pub parallel: u64,
 }
 
@@ -127,7 +127,7 @@ impl FrontierModel {
     /// Applies a command, plain or of the module, and checks its reply.
     ///
     /// # Errors
-    /// Describes what is wrong with the reply.
+    /// If the reply is wrong, a description of the problem.
     pub fn follow(&mut self, words: &[Vec<u8>], reply: &Reply) -> Verdict {
         let text = |word: &Vec<u8>| String::from_utf8(word.clone()).expect("text");
         let words: Vec<String> = words.iter().map(text).collect();
@@ -190,7 +190,7 @@ impl FrontierModel {
             "INFO" => Ok(self.info()),
             "CHECK" => Ok(self.check()),
             "REPAIR" => {
-                // Nothing is damaged, so a repair only deletes idle groups.
+                // No data are damaged, so a repair only deletes idle groups.
                 self.tidy();
                 Ok(Reply::Map(Vec::new()))
             }
@@ -211,8 +211,8 @@ impl FrontierModel {
                 .set(&words[3], Score::at(words[2].parse().expect("a time"))),
             "DEBUG" => {
                 self.reloaded = true;
-                // Scores store the order in which groups became due; a simulated millisecond that
-                // continues starts a new order.
+                // Scores contain the order in which groups became due. If a simulated millisecond
+                // continues, a new order starts.
                 self.arrivals = (0, 0);
                 must!(*reply == simple("OK"), "expected OK, got {reply:?}");
             }
@@ -243,7 +243,7 @@ impl FrontierModel {
         Some(most.0.clone())
     }
 
-    /// Returns the executions with unleased kept URIs in a group.
+    /// Returns the executions with stored URIs in a group that are not leased.
     pub fn offering(&self, chg: &str) -> BTreeSet<String> {
         let executions = self.groups.get(chg).map(|group| group.kept.executions());
         let offering = executions.into_iter().flatten().filter(|e| e.2 > 0);
@@ -256,13 +256,13 @@ impl FrontierModel {
         group.is_some_and(|group| group.holds.iter().any(|hold| hold.token == token))
     }
 
-    /// Returns the group and token of some lease that is held.
+    /// Returns the group and token of one of the held leases.
     pub fn some_lease(&self) -> Option<(String, i64)> {
         let (_, chg) = self.busy.first()?;
         Some((chg.clone(), self.groups[&chg].holds[0].token))
     }
 
-    /// Returns the times after now at which something becomes due.
+    /// Returns the future times at which something becomes due.
     pub fn moments(&self) -> Vec<i64> {
         let groups = self.groups.values();
         let times = groups.flat_map(|g| {
@@ -276,8 +276,8 @@ impl FrontierModel {
         times.filter(|time| *time > self.now).collect()
     }
 
-    /// Returns true if this group is queued without a hash, because a plain client has made only
-    /// some of its writes.
+    /// Returns true if a group is queued without a hash, because a plain client has made only some
+    /// of its writes.
     pub fn is_in_the_middle(&self) -> bool {
         let queued = self.ready.iter().chain(self.wait.names());
         queued.into_iter().any(|chg| !self.knows(chg))
@@ -305,9 +305,9 @@ impl FrontierModel {
         }
     }
 
-    /// Creates a token that is larger than the last one and than the clock in microseconds. After a
-    /// restart, the last tokens may not have reached the disk; the contract then only promises that
-    /// the token is new.
+    /// Creates a token that is larger than the last one and than the time in microseconds. After a
+    /// restart, the last tokens may not have reached the disk. Then the documentation only
+    /// guarantees that the token is new.
     fn mint(&mut self) -> i64 {
         let least = (self.token + 1).max(self.now * 1000);
         self.reloaded = false;
@@ -315,7 +315,7 @@ impl FrontierModel {
         self.token
     }
 
-    /// Deletes idle groups whose pause is over.
+    /// Deletes idle groups whose pause has ended.
     fn tidy(&mut self) {
         let now = self.now;
         let marks = self
@@ -339,7 +339,7 @@ impl FrontierModel {
         }
     }
 
-    /// Marks a group without queued URIs and leases as idle. It is kept until its pause is over.
+    /// Marks a group without queued URIs and leases as idle. It exists until its pause has ended.
     fn rest(&mut self, chg: &str) {
         if !self.group(chg).is_idle() {
             return;
@@ -358,7 +358,7 @@ impl FrontierModel {
         }
     }
 
-    /// Deletes a group except for its options, and remembers its last release.
+    /// Deletes a group except for its options. Stores its last release.
     fn end(&mut self, chg: &str) {
         let group = std::mem::take(self.group(chg));
         self.group(chg).options = group.options;

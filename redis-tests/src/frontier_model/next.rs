@@ -15,24 +15,24 @@ const COUNT: i64 = 1000;
 /// The queue of a candidate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum From {
-    /// Position in `chg_ready`.
+    /// The group is in `chg_ready`, at this position.
     Ready(usize),
     Wait,
-    /// Its lease has just expired.
+    /// The group is in no queue, because its lease has just expired.
     Busy,
 }
 
 /// The decision about a candidate.
 enum Fate {
-    /// Lease it with a URI of this execution, or with a counted URI.
+    /// Lease the group, with a URI of this execution or with a counted URI.
     Lease(Option<String>),
-    /// Park it until this time.
+    /// Park the group until this time.
     Park(i64),
-    /// Skip it, because it is paused; it keeps its place.
+    /// Skip the group, because it is paused. It keeps its place.
     Pass,
-    /// Let it wait until its shared gate opens at this time.
+    /// Move the group behind its shared gate, which opens at this time.
     Gate(i64),
-    /// Remove it from the queue, because it does not belong there.
+    /// Remove the group from the queue, because it does not belong there.
     Remove,
 }
 
@@ -40,9 +40,9 @@ enum Fate {
 pub struct Ask<'a> {
     pub lease: i64,
     pub count: usize,
-    /// The release that includes this request.
+    /// The release with which this request was combined.
     pub after: Option<(&'a str, i64)>,
-    /// The granted leases in the reply, where the contract allows several results.
+    /// The leases in the reply, for cases in which the documentation allows several results.
     pub told: &'a [Lease],
 }
 
@@ -81,7 +81,7 @@ impl FrontierModel {
     pub(super) fn next(&mut self, ask: &Ask<'_>) -> Vec<Lease> {
         self.tidy();
         let mut leases = Vec::new();
-        // Paused groups that this search skipped.
+        // The paused groups that this search skipped.
         let mut passed = BTreeSet::new();
         while leases.len() < ask.count && !self.all_paused {
             let Some((from, chg)) = self.front(&passed) else {
@@ -106,8 +106,8 @@ impl FrontierModel {
         leases
     }
 
-    /// Returns the group that has been due for longest. Of equal ones, `chg_ready` comes before
-    /// `chg_wait`.
+    /// Returns the group that has been due for longest. Of several equal groups, those in
+    /// `chg_ready` come before those in `chg_wait`.
     fn front(&mut self, passed: &BTreeSet<String>) -> Option<(From, String)> {
         let now = self.now;
         let wait = self.wait.first_but(passed);
@@ -124,7 +124,8 @@ impl FrontierModel {
                 |other: Option<Score>| other.is_none_or(|other| Score::at(since) <= other);
             let is_first = is_first(wait_from) && is_first(busy_from);
             let paused = !self.paused.is_empty() || self.group(&chg).options.paused;
-            // A paused group does not hide those behind it, which may have been due for longer.
+            // A paused group must not hide the groups behind it, which may have been due for
+            // longer.
             if is_first || paused && matches!(self.fate(&chg, None), Fate::Pass) {
                 return Some((From::Ready(at), chg));
             }
@@ -181,12 +182,12 @@ impl FrontierModel {
         None
     }
 
-    /// Decides if a group may be fetched from, by every condition that can hold it back.
+    /// Decides how to handle a group, from every condition that can hold it back.
     fn fate(&mut self, chg: &str, told: Option<&Lease>) -> Fate {
         let now = self.now;
         let group = self.group(chg);
         let held = group.holds.len() as i64;
-        // A plain client may queue a group that is otherwise unknown.
+        // A plain client may queue an unknown group.
         let from_outside = !group.ours && group.uris == 0;
         if held >= group.options.parallel || group.uris <= held && !from_outside {
             return Fate::Remove;
@@ -211,7 +212,7 @@ impl FrontierModel {
         by_uris
     }
 
-    /// Decides if a group has a URI for a fetch.
+    /// Decides how to handle a group, from its URIs.
     fn fate_by_uris(&mut self, chg: &str, told: Option<&Lease>) -> Fate {
         let now = self.now;
         let paused = self.paused.clone();
@@ -223,8 +224,8 @@ impl FrontierModel {
         if let Some(execution) = group.kept.pick(now, allowed, told) {
             return Fate::Lease(Some(execution));
         }
-        // The group may have counted URIs besides its kept ones. The contract does not say which
-        // execution the lease of a counted URI belongs to.
+        // The group may have counted URIs besides its stored ones. The documentation does not say
+        // to which execution the lease of a counted URI belongs.
         let counted = group.uris - group.kept.len();
         let kept_leases = group.kept.leases.len() as i64;
         let free = (counted - (held - kept_leases).max(0)).max(0);
@@ -264,8 +265,8 @@ impl FrontierModel {
             group.gate = group.gate.max(now + group.options.gap);
         }
         let is_first = group.released == 0 && group.last.is_none();
-        // A release is remembered until the next lease, unless that lease was granted by the same
-        // release.
+        // The last release is stored until the next lease, or longer if that lease was granted with
+        // the same release.
         group
             .last
             .take_if(|last| ask.after != Some((chg, last.token)));
@@ -286,7 +287,7 @@ impl FrontierModel {
             self.tell_gate(&gate, chg, now);
         }
         if self.group(chg).is_runnable() {
-            // A group that allows parallel fetches is queued for the next one.
+            // A group that allows parallel fetches is queued again for the next fetch.
             let due = self.group(chg).due_of().max(now);
             self.wait_from(chg, due);
         }
@@ -302,7 +303,7 @@ impl FrontierModel {
         }
     }
 
-    /// Leases a named group, if it is due and nothing holds it back.
+    /// Leases a given group, if it is due and nothing holds it back.
     fn next_of(&mut self, chg: &str, ask: &Ask<'_>) -> Result<Option<Lease>, &'static str> {
         self.tidy();
         let now = self.now;

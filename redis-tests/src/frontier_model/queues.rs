@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::FrontierModel;
 
-/// Number of entries at each end of `chg_ready` that are searched for a group.
+/// Number of entries at each end of `chg_ready` in which a group is searched for.
 const SEARCHED: usize = 100;
 
-/// Maximum number of groups due in the same millisecond whose order is kept.
+/// Maximum number of groups that become due in one millisecond and keep their order.
 const ARRIVALS: u32 = 2048;
 
-/// A position in `chg_wait`: a time, and the order within that millisecond.
+/// A position in `chg_wait`: a time, and the order within this millisecond.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Score {
     pub ms: i64,
@@ -23,7 +23,7 @@ impl Score {
         Score { ms, nth: 0 }
     }
 
-    /// Returns the position after all others of this millisecond.
+    /// Returns a position after all others of this millisecond.
     pub fn last_of(ms: i64) -> Score {
         let nth = ARRIVALS - 2;
         Score { ms, nth }
@@ -54,7 +54,7 @@ impl<S: Ord + Copy> Queue<S> {
         self.scores.insert(name.to_owned(), score);
     }
 
-    /// Removes a name; returns true if it was there.
+    /// Removes a name. Returns true if it was there.
     pub fn remove(&mut self, name: &str) -> bool {
         let score = self.scores.remove(name);
         score.is_some_and(|score| self.order.remove(&(score, name.to_owned())))
@@ -96,7 +96,7 @@ impl<S: Ord + Copy> Queue<S> {
 }
 
 impl FrontierModel {
-    /// Puts a group into `chg_wait`. Groups that are due now keep the order in which they came.
+    /// Puts a group into `chg_wait`. Groups that are due now keep their order of arrival.
     pub(super) fn wait_from(&mut self, chg: &str, due: i64) {
         self.group(chg).due = due;
         let mut score = Score::at(due);
@@ -114,18 +114,18 @@ impl FrontierModel {
         self.enter_wait(chg, score);
     }
 
-    /// Puts a group into `chg_wait` at a time; equal times are ordered by id.
+    /// Puts a group into `chg_wait` with this time. Groups with equal times are ordered by id.
     pub(super) fn wait_at(&mut self, chg: &str, due: i64) {
         self.group(chg).due = due;
         self.enter_wait(chg, Score::at(due));
     }
 
-    /// Puts a group into `chg_wait`, or moves it within.
+    /// Puts a group into `chg_wait`, or changes its position there.
     pub(super) fn enter_wait(&mut self, chg: &str, score: Score) {
         self.wait.set(chg, score);
     }
 
-    /// Removes a group from `chg_wait`; returns true if it was there.
+    /// Removes a group from `chg_wait`. Returns true if it was there.
     pub(super) fn leave_wait(&mut self, chg: &str) -> bool {
         self.wait.remove(chg)
     }
@@ -140,7 +140,7 @@ impl FrontierModel {
         }
     }
 
-    /// Removes a group from its queue if it was runnable and is not any more.
+    /// Removes a group from its queue if it was runnable before and is not any more.
     pub(super) fn leave_queues(&mut self, chg: &str, was_runnable: bool) {
         if !was_runnable || self.group(chg).is_runnable() || self.leave_wait(chg) {
             return;
@@ -162,8 +162,8 @@ impl FrontierModel {
         at.is_some()
     }
 
-    /// Updates a group that is queued beside its leases after one of them ended: the returned URI
-    /// may be due before the time that the group waits for.
+    /// Updates a group that is queued while it is leased, after one of its leases ended: the
+    /// returned URI may be due before the current time of the group.
     pub(super) fn come_forward(&mut self, chg: &str, counted: bool) {
         let now = self.now;
         let group = self.group(chg);

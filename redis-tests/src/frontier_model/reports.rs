@@ -6,8 +6,8 @@ use super::{FrontierModel, Outcome};
 use crate::wire::{Reply, int};
 
 impl FrontierModel {
-    /// Moves due groups to `chg_ready`, the longest due first. Paused groups keep their place, and
-    /// blocked ones wait for the end of their block.
+    /// Moves due groups to `chg_ready`. The group that has been due for longest is the first.
+    /// Paused groups keep their place, and blocked groups wait for the end of their block.
     pub(super) fn sweep(&mut self, args: &mut Args<'_>) -> Outcome {
         let limit = args.option("LIMIT", 1, i64::MAX)?.unwrap_or(i64::MAX);
         args.end()?;
@@ -46,8 +46,8 @@ impl FrontierModel {
         Ok(Reply::Array(vec![int(from_wait), int(from_busy)]))
     }
 
-    /// Returns the oldest reports. If there are too few, expired leases that were not noticed yet
-    /// are ended first.
+    /// Returns the oldest reports. If there are too few, first ends expired leases that no command
+    /// has noticed yet.
     pub(super) fn expired(&mut self, args: &mut Args<'_>) -> Outcome {
         let most = args.option("COUNT", 1, 1000)?.unwrap_or(100);
         args.end()?;

@@ -26,7 +26,7 @@ fn rejects(model: &FrontierModel, now: i64, line: &str, reply: Reply) {
     assert!(verdict.is_err(), "{line} {reply:?} was accepted");
 }
 
-/// Returns a lease of one second, for a URI of `crawl` if one is given.
+/// Returns a lease of one second. If `crawl` is given, the lease has a URI of this crawl.
 fn lease(chg: &str, token: i64, now: i64, (n, c): (i64, i64), uri: Option<&str>) -> Reply {
     let execution = uri.map_or(nil(), |_| bulk("crawl"));
     let uri = uri.map_or(nil(), bulk);
@@ -47,7 +47,7 @@ fn model() -> FrontierModel {
     FrontierModel::new("f:", 3)
 }
 
-/// Creates two groups; the first was added first.
+/// Creates two groups. The first one was added first.
 fn two_groups() -> FrontierModel {
     let mut model = model();
     let before = T0 - 5;
@@ -170,7 +170,7 @@ fn executions_take_turns_by_their_weights() {
     let token = |nth| T0 * 1000 + nth;
     let of = |nth, uri: &str| lease("a", token(nth), T0, (T0, 5 - nth), Some(uri));
     let release = |nth, execution| format!("RELEASE a {} AT 0 DONE {execution}", token(nth));
-    // At the third turn, both executions are due at the same moment, so either may be next.
+    // At the third turn, both executions have the same next turn, so either may be next.
     for (nth, uri) in [(0, "u0"), (1, "u1")] {
         let other = array([
             bulk("a"),

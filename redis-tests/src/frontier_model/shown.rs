@@ -11,7 +11,7 @@ use crate::wire::{Reply, Wire};
 /// The contents of the plain keys of a frontier.
 #[derive(Debug, Default, PartialEq)]
 pub struct Shown {
-    /// `chg_ready`, from its head.
+    /// `chg_ready`, starting at its head.
     pub ready: Vec<String>,
     /// `chg_wait` with its scores.
     pub wait: BTreeMap<String, f64>,
@@ -19,7 +19,7 @@ pub struct Shown {
     pub busy: BTreeMap<String, f64>,
     /// `n` and `c` of each hash.
     pub groups: BTreeMap<String, (Option<i64>, Option<i64>)>,
-    /// `EIDC`, without executions that have no URIs.
+    /// `EIDC`, excluding executions without URIs.
     pub executions: BTreeMap<String, i64>,
     /// `QCT`.
     pub total: i64,
@@ -86,7 +86,7 @@ fn scores(reply: &Reply) -> BTreeMap<String, f64> {
 }
 
 impl FrontierModel {
-    /// Returns the expected plain keys.
+    /// Returns the plain keys that the model expects.
     pub fn shown(&self, gates: &[&str]) -> Shown {
         let known = self.groups.iter().filter(|(_, group)| group.is_known());
         let groups = known.map(|(chg, g)| {
@@ -135,7 +135,7 @@ impl FrontierModel {
     /// Compares the plain keys with the model.
     ///
     /// # Errors
-    /// Describes the first difference.
+    /// A description of the first difference.
     pub fn is_shown_by(&self, wire: &mut Wire, gates: &[&str]) -> Verdict {
         let shown = frontier_view(wire, &self.prefix, |wire| {
             Shown::of(wire, &self.prefix, gates)

@@ -1,14 +1,14 @@
-//! The kept URIs of a group, and the turns of executions.
+//! The stored URIs of a group, and the turns of executions.
 //!
-//! Executions take turns in proportion to their weights. Each has a moment at which its turn comes,
-//! and each fetch moves that moment forward by one divided by the weight. The clock is the moment
-//! of the last turn. An execution without URIs does not fall behind the clock, and a new execution
-//! begins one turn after it.
+//! Executions take turns in proportion to their weights. The next turn of an execution is a point
+//! on a clock, and each fetch moves this point forward by one turn divided by the weight. The clock
+//! is at the last turn taken. An execution without URIs does not fall behind the clock, and a new
+//! execution begins one turn after the clock.
 
 use std::collections::BTreeMap;
 
-/// Length of one turn of an execution of weight 1. Turns closer than [`ALIKE`] count as
-/// simultaneous.
+/// Length of one turn of an execution with weight 1. Two turns closer than [`ALIKE`] are treated as
+/// equal.
 const TURN: i128 = 1 << 80;
 const ALIKE: i128 = 1 << 40;
 
@@ -29,7 +29,7 @@ pub struct Leased {
     pub token: i64,
     pub execution: String,
     pub uri: Uri,
-    /// True if the URI was dropped in the meantime and does not count any more.
+    /// True if the URI was dropped during the lease, so that it is not counted any more.
     pub dropped: bool,
 }
 
@@ -49,7 +49,7 @@ impl Execution {
     }
 }
 
-/// The kept URIs of a group.
+/// The stored URIs of a group.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Uris {
     /// Executions, in order of appearance.
@@ -60,13 +60,13 @@ pub struct Uris {
 }
 
 impl Uris {
-    /// Returns the number of URIs that count.
+    /// Returns the number of counted URIs.
     pub fn len(&self) -> i64 {
         let queued: usize = self.executions.iter().map(|e| e.queued.len()).sum();
         (queued + self.leases.iter().filter(|l| !l.dropped).count()) as i64
     }
 
-    /// Returns the number of URIs of an execution that count.
+    /// Returns the number of counted URIs of an execution.
     pub fn count_of(&self, execution: &str) -> i64 {
         let queued = self.find(execution).map_or(0, |e| e.queued.len());
         let leased = self
@@ -76,7 +76,8 @@ impl Uris {
         (queued + leased.count()) as i64
     }
 
-    /// Returns the executions with URIs that count: id, weight, queued URIs, all URIs.
+    /// Returns the executions with counted URIs: id, weight, number of queued URIs, number of all
+    /// URIs.
     pub fn executions(&self) -> Vec<(String, i64, i64, i64)> {
         let all = self.executions.iter();
         let all = all.map(|e| {
@@ -131,7 +132,7 @@ impl Uris {
         let mut executions = self.executions.iter_mut();
         let entry = executions.find(|e| e.id == execution).expect("just there");
         if let Some(weight) = weight.filter(|weight| *weight != entry.weight) {
-            // The remaining time to the next turn is scaled by the ratio of the weights.
+            // Scale the remaining time to the next turn by the ratio of the weights.
             let ahead = (entry.turn - clock).max(0);
             if ahead > 0 {
                 entry.turn = clock + ahead * i128::from(entry.weight) / i128::from(weight);
@@ -155,9 +156,9 @@ impl Uris {
         true
     }
 
-    /// Picks the next of the allowed executions that has a due URI. Among simultaneous turns, it
-    /// takes the execution that was granted: the contract only promises that shares follow the
-    /// weights.
+    /// Selects the next of the allowed executions that has a due URI. If several have the same
+    /// turn, takes the execution in the reply: the documentation only guarantees shares in
+    /// proportion to the weights.
     pub fn pick(
         &self,
         now: i64,
@@ -179,8 +180,8 @@ impl Uris {
         Some(chosen.unwrap_or(first).id.clone())
     }
 
-    /// Leases the next URI of an execution: of the due ones, the one with the lowest depth, then
-    /// the earliest.
+    /// Leases the next URI of an execution: of the due URIs, one with the lowest depth, and of
+    /// these the earliest.
     pub fn take(&mut self, token: i64, execution: &str, now: i64) -> Uri {
         let clock = self.clock;
         let mut executions = self.executions.iter_mut();
@@ -239,7 +240,7 @@ impl Uris {
         }
     }
 
-    /// Drops all URIs of an execution; returns their number.
+    /// Drops all URIs of an execution. Returns their number.
     pub fn drop_all(&mut self, execution: &str) -> i64 {
         let gone = self.count_of(execution);
         for leased in self.leases.iter_mut().filter(|l| l.execution == execution) {
@@ -252,7 +253,7 @@ impl Uris {
         gone
     }
 
-    /// Removes and returns all queued URIs in order: execution, weight and URI.
+    /// Removes all queued URIs and returns them in order: execution, weight and URI.
     pub fn drain(&mut self) -> Vec<(String, i64, Uri)> {
         let mut all = Vec::new();
         for entry in &mut self.executions {
@@ -263,8 +264,8 @@ impl Uris {
         all
     }
 
-    /// Removes executions that have no URIs and are not ahead of the clock, since a new execution
-    /// would be equal. With the last URI, all executions are removed.
+    /// Removes executions that have no URIs and are not ahead of the clock, because a new execution
+    /// would have the same turn. If no URI is left, removes all executions.
     fn forget(&mut self) {
         let (clock, leases) = (self.clock, &self.leases);
         self.executions.retain(|e| {

@@ -2,7 +2,7 @@
 
 use crawlspace_compact::limits::chg;
 
-/// Maximum distance of a time from now, in milliseconds.
+/// Maximum distance between a time and now, in milliseconds.
 pub const TEN_YEARS: i64 = chg::TEN_YEARS as i64;
 
 /// The remaining arguments of a command.
@@ -30,7 +30,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Consumes this word if it is next.
+    /// Consumes this word if it is the next argument.
     pub fn keyword(&mut self, word: &str) -> bool {
         let is_next = self
             .words
@@ -77,7 +77,7 @@ impl<'a> Args<'a> {
         self.number(least, TEN_YEARS)
     }
 
-    /// Parses this word and the number after it, if the word is next.
+    /// Parses this word and the number after it, if the word is the next argument.
     pub fn option(&mut self, word: &str, least: i64, most: i64) -> Parsed<Option<i64>> {
         if self.keyword(word) {
             self.number(least, most).map(Some)
@@ -86,12 +86,12 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Parses this word and the duration after it, if the word is next.
+    /// Parses this word and the duration after it, if the word is the next argument.
     pub fn span_option(&mut self, word: &str, least: i64) -> Parsed<Option<i64>> {
         self.option(word, least, TEN_YEARS)
     }
 
-    /// Returns true if a number is next.
+    /// Returns true if the next argument is a number.
     pub fn is_number(&self) -> bool {
         self.words
             .first()

@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// The system allocator with counters. A test that needs them installs it:
+/// The system allocator with counters. Tests that need these counters install it:
 ///
 /// ```
 /// #[global_allocator]
@@ -17,7 +17,7 @@ static PEAK: AtomicUsize = AtomicUsize::new(0);
 static ALL: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    // Counters of this thread: bytes in use, and their peak.
+    // Counters of this thread: number of bytes in use, and its peak.
     static THREAD_HAD: Cell<isize> = const { Cell::new(0) };
     static THREAD_PEAK: Cell<isize> = const { Cell::new(0) };
 }
@@ -30,19 +30,19 @@ impl Heap {
         had
     }
 
-    /// Returns the peak of bytes in use since [`Heap::begin`].
+    /// Returns the peak number of bytes in use since [`Heap::begin`].
     pub fn most() -> usize {
         PEAK.load(Relaxed)
     }
 
-    /// Returns the total of all bytes ever allocated, including those that were freed. It measures
-    /// work independently of the speed and load of the machine.
+    /// Returns the total number of bytes ever allocated, including freed ones. This measures work
+    /// independently of the speed and load of the machine.
     pub fn all() -> u64 {
         ALL.load(Relaxed)
     }
 
-    /// Runs `work` and returns its result and the peak of bytes that this thread had allocated
-    /// meanwhile. Other threads do not count.
+    /// Runs `work`. Returns its result, and the peak number of bytes that this thread had allocated
+    /// meanwhile. Ignores other threads.
     pub fn peak_of<T>(work: impl FnOnce() -> T) -> (T, usize) {
         let before = THREAD_HAD.get();
         THREAD_PEAK.set(before);
@@ -63,7 +63,7 @@ impl Heap {
     }
 
     fn of_thread(bytes: isize) {
-        // A thread that is ending has no counters any more.
+        // A thread that is ending no longer has counters.
         let _ = THREAD_HAD.try_with(|had| {
             had.set(had.get() + bytes);
             let _ = THREAD_PEAK.try_with(|peak| peak.set(peak.get().max(had.get())));

@@ -1,9 +1,9 @@
 //! A fuzzer that mutates valid samples.
 //!
-//! The seed and the number of an input determine the input. A harmful input is saved to a file and
-//! can be repeated alone with `INPUT=file`. If the environment variable `CORPUS` names the folder
-//! of earlier findings (`redis-tests/corpus`), the input is also saved in `inputs/` there, and its
-//! effect is described in `inputs/README.md`. Every run starts with those inputs.
+//! The seed and the number of an input determine the input. If an input does harm, it is saved to a
+//! file. To run only this input again, set `INPUT=file`. If the environment variable `CORPUS` names
+//! the folder of earlier findings (`redis-tests/corpus`), the input is also saved in `inputs/`
+//! there, and its effect is appended to `inputs/README.md`. Every run starts with the saved inputs.
 //!
 //! ```no_run
 //! use redis_tests::fuzz::Fuzz;
@@ -30,13 +30,13 @@ pub use mutator::Mutator;
 
 use crate::rng::seed_of;
 
-/// Maximum number of bytes that one input may allocate in total, including bytes that are freed at
-/// once. Allocations measure work independently of the speed and load of the machine.
+/// Maximum number of bytes that one input may allocate in total, including freed bytes. Allocations
+/// measure work independently of the speed and load of the machine.
 const MAX_WORK: u64 = 1 << 30;
-/// CPU time and wall-clock time after which an input counts as endless.
+/// CPU time and wall-clock time after which a run is treated as endless.
 const ENDLESS: (Duration, Duration) = (Duration::from_secs(900), Duration::from_secs(3600));
 
-/// Number of inputs for each target unless `TIME` is set.
+/// Number of inputs for each target, unless `TIME` is set.
 const INPUTS: u64 = 200;
 
 /// Runs one target after the other with mutated inputs.
@@ -45,7 +45,7 @@ pub struct Fuzz {
     seed: u64,
     /// Time for each target. Without it, each target gets [`INPUTS`] inputs.
     each: Option<Duration>,
-    /// The only input to run; the file name begins with the name of the target.
+    /// The only input to run. The file name begins with the name of the target.
     only: Option<PathBuf>,
     /// Maximum number of bytes in use while an input runs.
     memory: usize,
@@ -79,8 +79,8 @@ impl Fuzz {
     }
 
     /// Runs a target with inputs until its number of inputs or its time is used up. The inputs are
-    /// mutated samples with some of `words` inserted. Harm is a panic in any thread, an error from
-    /// `attempt`, an endless run, or too much work or memory.
+    /// mutated samples with some of `words` inserted. An input does harm if a thread panics,
+    /// `attempt` returns an error, the run does not end, or it needs too much work or memory.
     pub fn target(
         &mut self,
         name: &str,
@@ -109,7 +109,8 @@ impl Fuzz {
             let harm = self.attempt(name, 0, &input, &mut attempt);
             self.harm.extend(harm);
         }
-        // The samples themselves must do no harm. This run also pays for one-time initialization.
+        // The samples themselves must do no harm. Running them also performs one-time
+        // initialization.
         for (number, sample) in samples.iter().enumerate() {
             let harm = self.attempt(name, number as u64, sample, &mut attempt);
             self.note(name, number as u64, sample, harm);
@@ -196,7 +197,7 @@ impl Fuzz {
     }
 }
 
-/// Returns the recorded harmful inputs of this target.
+/// Returns the saved inputs of this target that did harm before.
 fn found_before(target: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/inputs");
     let files = std::fs::read_dir(folder).expect("the corpus is there");
@@ -217,21 +218,21 @@ fn work() -> Duration {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the pointer is to a timespec of this function.
+    // SAFETY: the pointer points to a timespec of this function.
     let failed = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
     assert_eq!(failed, 0, "the clock of this process can be read");
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Notices panics in all threads, and inputs that do not end.
+/// Detects panics in all threads, and inputs whose run does not end.
 struct Watch(Arc<Mutex<Under>>);
 
-/// An input that is being run.
+/// An input that is running.
 struct Trying {
     name: String,
     input: Vec<u8>,
     since: Instant,
-    /// CPU time of this process when the input was started.
+    /// CPU time of this process at the start of the input.
     work: Duration,
 }
 

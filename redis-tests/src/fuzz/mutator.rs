@@ -10,7 +10,7 @@ use crate::rng::Rng;
 /// Maximum length of an input, in bytes.
 const MAX_BYTES: usize = 256 << 10;
 
-/// Words that often break parsers.
+/// Byte strings that often break parsers.
 const WORDS: [&[u8]; 34] = rows![
     b""; b" "; b"  "; b"\t"; b"\n"; b"\r\n"; b"\r\n\r\n"; b"\0"; b"\xff"; b"\xc3\x28"; b"\xef\xbb\xbf"; b"{";
     b"}"; b"\""; b"\\"; b"\\u"; b"\\ud800"; b"<"; b">"; b";"; b","; b":"; b"="; b"&"; b"%"; b"%zz"; b"..";
@@ -23,7 +23,7 @@ const NUMBERS: [&str; 18] = rows![
     "00000000000000001"; "NaN";
 ];
 
-/// Mutates samples; the same seed gives the same mutations.
+/// Mutates samples. The same seed results in the same mutations.
 pub struct Mutator<'a> {
     rng: Rng,
     words: &'a [&'a str],
@@ -33,14 +33,14 @@ impl<'a> Mutator<'a> {
     /// Creates a mutator with words that the target understands.
     pub fn new(seed: u64, words: &'a [&'a str]) -> Mutator<'a> {
         let mut rng = Rng::seeded(seed);
-        // Consecutive seeds give similar first values, so one is skipped.
+        // Consecutive seeds have similar first values, so skip one.
         rng.bits();
         Mutator { rng, words }
     }
 
-    /// Returns one of the samples with one or a few changes. Gzip data is usually decompressed,
-    /// changed and compressed again, because its checksum would reveal any change to the compressed
-    /// bytes.
+    /// Returns one of the samples with one or a few changes. Usually decompresses gzip data before
+    /// the change and compresses them again, because their checksum would reveal any change to the
+    /// compressed bytes.
     pub fn mutate(&mut self, samples: &[Vec<u8>]) -> Vec<u8> {
         let mut input = self.rng.pick(samples).clone();
         let mut plain = Vec::new();
@@ -126,7 +126,7 @@ impl<'a> Mutator<'a> {
         }
     }
 
-    /// Replaces a number by another one.
+    /// Replaces a number with another one.
     fn number(&mut self, input: &mut Vec<u8>) {
         let from = self.at(input.len());
         let Some(begin) = input[from..].iter().position(u8::is_ascii_digit) else {

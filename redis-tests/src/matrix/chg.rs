@@ -35,7 +35,7 @@ fn fill(c: &mut Wire, prefix: &str) -> State {
     f.now = Some(T0);
     let out = BusyFrontier::build(&mut f);
     f.ok("LIMIT parallel DELAY 50");
-    // The gap of `parallel` has passed, so there is a group to sweep.
+    // The gap of `parallel` has passed, so `SWEEP` finds a group.
     f.pass(600);
     let now = f.time();
     let own = out.kept.execution.expect("a kept URI");

@@ -121,7 +121,7 @@ const LIMITS: &[[&str; 5]] = &rows![
     ["", "filename", "x*{FILENAME_BYTES}", "x*{FILENAME_BYTES+1}", "'maximum is {FILENAME_BYTES}'"];
 ];
 
-/// Hash fields that the state lacks, always or sometimes.
+/// Hash fields that are always or sometimes missing in the state.
 const FIELDS: &[(&str, &str)] = &rows![
     "crawlspace", "profile"; "crawlspace", "format"; "committing", "open"; "committing", "nobody";
     "removing", "a"; "removing", ""; "commits", "1"; "commits", "x"; "holders", "<h1>"; "claims", "<h77>";

@@ -8,57 +8,58 @@ use crate::server::Options;
 use crate::wire::{Reply, Wire};
 
 /// The prefix that the matrix fills. It has a hash tag, so that it is valid in a cluster. For a
-/// family with a single key, it is that key.
+/// family with a single key, it is the name of this key.
 pub const PREFIX: &str = "{m}:";
 
 /// A family of commands.
 #[derive(Clone)]
 pub struct Family {
-    /// Name of the family, with which its commands begin: `DEDUPE`.
+    /// Name of the family: the first part of its commands, such as `DEDUPE`.
     pub name: &'static str,
-    /// Storage of the keys if the family has two kinds; otherwise empty.
+    /// The storage of the keys if the family has two kinds of storage; otherwise empty.
     pub storage: &'static str,
     /// Sample calls, one per line, without the family's name and the prefix, quoted as in
     /// [`TagSpace`](crate::TagSpace) lines. `<…>` stands for a value that only the [`State`] knows.
     /// Each call succeeds on the state and has its arguments in the order of `COMMAND DOCS`.
     /// Together, the calls use every argument of every command.
     pub samples: &'static [&'static str],
-    /// Calls that the state refuses, each with the code word of the error: contradicting options,
-    /// and calls that no state of the samples allows.
+    /// Calls that the state refuses, each with the code word of the error: contradictory options,
+    /// and calls that are not possible in the state.
     pub refused: &'static [(&'static str, &'static str)],
     /// Lines whose replies describe the whole state.
     pub reads: &'static [&'static str],
-    /// Write commands that work even when the server is out of memory: they free some, or the crawl
-    /// would stop without them.
+    /// Write commands that work even when the server is out of memory: they free memory, or the
+    /// crawl could not continue without them.
     pub without_memory: &'static str,
-    /// Names of keys, without the prefix, that the commands may use; separated like the arguments
-    /// of a line.
+    /// Names of keys that the commands may use, without the prefix. They are separated like the
+    /// arguments of a line.
     pub keys: &'static str,
-    /// Key names without the prefix, each with a field. Tests also write garbage to these fields,
-    /// besides those that the state already has.
+    /// Key names without the prefix, each with a field. Tests write garbage to these fields, and to
+    /// the fields that exist in the state.
     pub fields: &'static [(&'static str, &'static str)],
     /// Arguments of unlimited size, separated by spaces.
     pub unbounded: &'static str,
-    /// Arguments that errors call by another word than their name or token. The word is empty if
-    /// the server cannot know that the argument was meant.
+    /// Arguments for which errors use another word than their name or token. The word is empty if
+    /// the server cannot know which argument the client meant.
     pub aliases: &'static [(&'static str, &'static str)],
-    /// Samples that run in slices. A key of another type that is found in a late slice interrupts
-    /// them; sent again after that key is deleted, they complete.
+    /// Samples that run in slices. If a late slice finds a key of another type, the command stops.
+    /// After the test has deleted the key, the same command completes.
     pub resumed: &'static [&'static str],
     /// Invalid arguments: commands (empty for all), names or tokens of arguments, invalid values,
-    /// and words of which the error contains one (empty if any error is accepted). Each is
+    /// and words, one of which the error must contain (empty if any error is valid). Each is
     /// separated like the arguments of a line.
     pub invalid: &'static [[&'static str; 4]],
     /// Limits of arguments, as documented: prefixes of samples (empty for all), names or tokens of
     /// arguments, values just within the limit, values just beyond it, and words that the error
     /// contains, such as the maximum. Each is separated like the arguments of a line.
     pub limits: &'static [[&'static str; 5]],
-    /// Words with a meaning for the family, for random calls; `<…>` and `x*257` work as elsewhere.
+    /// Words with a meaning for the family, for random calls. `<…>` and `x*257` have the same
+    /// meaning as in other lists.
     pub words: &'static str,
-    /// Names of arguments, and plausible values for random calls; both separated like the arguments
-    /// of a line.
+    /// Names of arguments, and plausible values for random calls. Both are separated like the
+    /// arguments of a line.
     pub values: &'static [(&'static str, &'static str)],
-    /// Fails if the family's own check finds a problem in a state.
+    /// Fails if the family's own check finds a problem in the state.
     pub assert_consistent: fn(&mut Wire, &State),
     pub(super) options: fn() -> Options,
     pub(super) fill: fn(&mut Wire, &str) -> State,
@@ -80,8 +81,8 @@ impl Family {
         [self.name, self.storage].join(" ").trim_end().to_owned()
     }
 
-    /// Fills an empty index under this prefix, so that every sample succeeds and every kind of
-    /// content exists.
+    /// Fills an empty index with this prefix, so that every sample succeeds and all kinds of
+    /// content exist.
     pub fn fill(&self, c: &mut Wire, prefix: &str) -> State {
         (self.fill)(c, prefix)
     }
@@ -117,7 +118,8 @@ impl Family {
         of_slot.collect()
     }
 
-    /// Returns the names by which errors refer to an argument; an empty word if any error will do.
+    /// Returns the names that errors may use for an argument. An empty word means that any error is
+    /// valid.
     pub fn names(&self, slot: &Slot) -> Vec<String> {
         let aliases = self.aliases.iter().filter(|(name, _)| *name == slot.name);
         let aliases = aliases.map(|(_, says)| (*says).to_owned());
@@ -125,8 +127,8 @@ impl Family {
         own.chain(aliases).collect()
     }
 
-    /// Returns invalid values for a word of a call, each with words one of which its error
-    /// contains.
+    /// Returns invalid values for a word of a call. For each value, the error must contain one of
+    /// the words.
     pub fn invalid(&self, command: &str, slot: &Slot) -> Vec<(Vec<u8>, Vec<&'static str>)> {
         let command = command.rsplit('.').next().unwrap_or_default();
         let has = |list: &str, word: &str| list.split(' ').any(|w| w.eq_ignore_ascii_case(word));
@@ -142,7 +144,8 @@ impl Family {
     }
 }
 
-/// Replaces `{NAME}` by the limit of that name of a family, and `{NAME+1}` by the next number.
+/// Replaces `{NAME}` with the family's limit of this name, and `{NAME+1}` with the next larger
+/// number.
 ///
 /// # Panics
 /// Panics if the family has no limit of that name.
@@ -159,7 +162,7 @@ pub fn with_limits(family: &str, text: &str) -> String {
     };
     let mut filled = String::new();
     let mut rest = text;
-    // Other braces belong to regular expressions and hash tags.
+    // Other braces are part of regular expressions and hash tags.
     while let Some((before, after)) = rest.split_once('{') {
         filled += before;
         rest = after;
@@ -179,7 +182,7 @@ pub fn with_limits(family: &str, text: &str) -> String {
     filled
 }
 
-/// Expands `x*257` to 257 times x; other values are unchanged.
+/// Expands `x*257` to 257 times x. Returns other values unchanged.
 fn spelled(value: &str) -> Vec<u8> {
     match value.split_once('*').map(|(what, n)| (what, n.parse())) {
         Some((what, Ok(n))) if !what.is_empty() => what.repeat(n).into_bytes(),
@@ -188,7 +191,7 @@ fn spelled(value: &str) -> Vec<u8> {
 }
 
 /// Checks the form of an error line: a code word and a sentence, short, and ASCII. Returns the
-/// defect, if any.
+/// defect, if there is one.
 pub fn malformed(line: &[u8]) -> Option<&'static str> {
     let code = line.split(|b| *b == b' ').next().unwrap_or_default();
     let coded = !code.is_empty() && code.iter().all(u8::is_ascii_uppercase);

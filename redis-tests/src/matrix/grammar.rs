@@ -1,5 +1,5 @@
-//! Parses the arguments of a command from `COMMAND DOCS`, and assigns each word of a call to its
-//! argument.
+//! Parses the arguments of a command from `COMMAND DOCS`, and finds the argument for each word of a
+//! call.
 
 use crate::wire::{Reply, Wire};
 
@@ -23,17 +23,17 @@ pub enum Kind {
 /// An argument of a command, as `COMMAND DOCS` describes it.
 #[derive(Clone, Debug)]
 pub struct Argument {
-    /// Number of the argument within its command, parts included, in the order of the docs.
+    /// Number of the argument within its command, counting parts, in the order of `COMMAND DOCS`.
     pub id: usize,
     /// Its name.
     pub name: String,
     /// Kind of its words.
     pub kind: Kind,
-    /// The word before the value; for a [`Kind::Word`], the word itself.
+    /// The word before the value. For a [`Kind::Word`], the word itself.
     pub token: Option<String>,
-    /// The argument is optional.
+    /// True if the argument is optional.
     pub optional: bool,
-    /// The argument may be repeated.
+    /// True if the argument may be repeated.
     pub multiple: bool,
     /// Parts of a [`Kind::OneOf`] or [`Kind::Block`].
     pub parts: Vec<Argument>,
@@ -78,16 +78,16 @@ impl Argument {
     }
 }
 
-/// The argument that a word of a call belongs to.
+/// The argument to which a word of a call belongs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Slot {
     /// The number of its [`Argument`].
     pub id: usize,
     /// The argument's name.
     pub name: String,
-    /// Kind of the word: [`Kind::Word`] for tokens, also for those before a value.
+    /// Kind of the word: [`Kind::Word`] for all tokens, including tokens before a value.
     pub kind: Kind,
-    /// The token before a value, or the token that this word is.
+    /// The token before a value, or the word itself if it is a token.
     pub token: Option<String>,
 }
 
@@ -111,11 +111,11 @@ impl Slot {
 pub struct Grammar {
     /// Its name in lower case: `dedupe.add`.
     pub name: String,
-    /// Number of words of its shortest call; negative if longer calls are allowed.
+    /// Number of words of the shortest call. Negative if longer calls are allowed.
     pub arity: i64,
     /// Flags of the server: `write`, `readonly`, `denyoom`, …
     pub flags: Vec<String>,
-    /// Its arguments, the key or prefix first.
+    /// Its arguments. The first one is the key or prefix.
     pub arguments: Vec<Argument>,
 }
 
@@ -172,8 +172,7 @@ impl Grammar {
         self.read_with(self.tokens(), words)
     }
 
-    /// Returns true if a call follows the grammar in any way, even if a value is spelled like a
-    /// token.
+    /// Returns true if a call follows the grammar in any way, even if a value equals a token.
     pub fn allows(&self, words: &[impl AsRef<[u8]>]) -> bool {
         self.read_with(Vec::new(), words).is_some()
     }

@@ -24,7 +24,7 @@ pub fn execution_of(id: &str) -> usize {
 }
 
 struct Group {
-    /// True if the frontier keeps the URIs of the group.
+    /// True if the frontier stores the URIs of the group.
     kept: bool,
     parallel: usize,
 }
@@ -32,15 +32,15 @@ struct Group {
 struct Uri {
     group: usize,
     execution: usize,
-    /// Kills each worker that fetches it.
+    /// True if fetching the URI kills the worker.
     poison: bool,
 }
 
-/// Everything that the simulation crawls.
+/// All groups and URIs of the simulated crawl.
 pub struct Crawl {
     groups: Vec<Group>,
-    /// Number of large groups, on which shares are measured, and the URIs of each in multiples of
-    /// the sum of weights. Large groups have the lowest numbers.
+    /// Number of large groups, in which shares are measured, and the number of URIs of each, as a
+    /// multiple of the sum of weights. Large groups have the lowest numbers.
     large: (usize, usize),
     gates: usize,
     uris: Vec<Uri>,
@@ -50,8 +50,7 @@ pub struct Crawl {
 
 impl Crawl {
     pub fn new(size: Size, rng: &mut Rng) -> Crawl {
-        // The last two of every hundred groups stand for shared gates, with eight groups behind
-        // each.
+        // Of every hundred groups, the last two are shared gates, with eight groups behind each.
         let gates = size.groups / 50 / BEHIND_A_GATE;
         let group = |number: usize| {
             let ordinary = size.large.0..size.groups - gates * BEHIND_A_GATE;
@@ -94,7 +93,7 @@ impl Crawl {
         (0..self.gates).map(|gate| format!("gate{gate}")).collect()
     }
 
-    /// Returns the first additions; large groups get all of their URIs at once.
+    /// Returns the first additions. Large groups get all of their URIs at once.
     pub fn seeds(&mut self, rng: &mut Rng, now: i64) -> Vec<String> {
         let mut lines = Vec::new();
         for group in 0..self.groups.len() {
@@ -124,7 +123,7 @@ impl Crawl {
     }
 
     /// Returns additions of the links of a page of this execution: zero to three URIs, some of them
-    /// known. Each addition tells if the reply to it gets lost.
+    /// known. Each addition has a flag that is true if its reply gets lost.
     pub fn links(&mut self, rng: &mut Rng, now: i64, execution: usize) -> Vec<(String, bool)> {
         let links = [0, 1, 1, 2, 2, 3][rng.below(6) as usize];
         let mut lines = Vec::new();
@@ -137,7 +136,7 @@ impl Crawl {
                 _ => now + rng.below(60_000) as i64,
             };
             let mut item = self.new_uri(rng, group, execution);
-            // Some links lead to URIs seen before.
+            // Some links lead to known URIs.
             if let (Some(_), true) = (item.2, rng.chance(5)) {
                 let known = rng.below(self.uris.len() as u64) as usize;
                 let Uri {
@@ -155,7 +154,7 @@ impl Crawl {
         lines
     }
 
-    /// Returns a new URI, or one more count: group, execution and number.
+    /// Returns a new URI, or one more counted URI: group, execution and number.
     fn new_uri(
         &mut self,
         rng: &mut Rng,
@@ -187,17 +186,17 @@ impl Crawl {
         }
     }
 
-    /// Returns true for groups on which shares are measured.
+    /// Returns true for groups in which shares are measured.
     pub fn is_large(&self, group: usize) -> bool {
         group < self.large.0
     }
 
-    /// Returns true for groups that allow several fetches at a time.
+    /// Returns true for groups that allow several fetches at the same time.
     pub fn is_parallel(&self, group: usize) -> bool {
         self.groups[group].parallel > 1
     }
 
-    /// Returns true for a URI that crashes its worker.
+    /// Returns true if fetching the URI kills its worker.
     pub fn is_poison(&self, uri: &str) -> bool {
         let number = uri.rsplit('/').next().and_then(|n| n.parse::<usize>().ok());
         self.uris[number.expect("a URI of ours")].poison
@@ -205,8 +204,8 @@ impl Crawl {
 }
 
 /// Returns an `ADD` or `ADDURI` command. `?` stands for the number of its writer, which is assigned
-/// when the command is sent. A command that will be sent `again` has a writer of its own, so that
-/// no other number is used in between.
+/// when the command is sent. A command that will be sent `again` has its own writer, so that no
+/// other number is used in between.
 fn add_line(execution: usize, keeps: bool, again: bool, items: &str) -> String {
     let (execution, weight) = EXECUTIONS[execution];
     match (keeps, again) {

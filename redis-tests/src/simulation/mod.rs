@@ -5,8 +5,8 @@
 //!
 //! * `crawl` is the simulated web.
 //! * `worker` draws the outcome of a fetch.
-//! * This file advances the time: it sends everything that is due within a tenth of a second as one
-//!   pipeline, each command with its own `NOW`, and passes the replies to the model.
+//! * This file advances the time: it sends all commands that are due within a tenth of a second in
+//!   one pipeline, each with its own `NOW`, and passes the replies to the model.
 
 mod crawl;
 mod race;
@@ -29,10 +29,10 @@ pub use report::Report;
 
 /// Duration of a lease, in milliseconds.
 const LEASE: i64 = 10_000;
-/// Length of a window in milliseconds. All commands that are due within a window are sent at once;
-/// commands that depend on a reply are due in a later window.
+/// Length of a window in milliseconds. All commands that are due within a window are sent together.
+/// Commands that depend on a reply are due in a later window.
 const WINDOW: i64 = 100;
-/// Number of expired leases after which a URI is given up.
+/// Number of expired leases after which the frontier gives up a URI.
 const ATTEMPTS: i64 = 3;
 /// Time limit of a crawl, in simulated milliseconds.
 const DAY: i64 = 24 * 3_600_000;
@@ -50,12 +50,12 @@ const HALTING: usize = 5;
 pub struct Size {
     /// Number of host groups.
     pub groups: usize,
-    /// Number of URIs; each is fetched at least once, or given up.
+    /// Number of URIs. Each URI is fetched at least once, or given up.
     pub uris: usize,
     /// Number of workers, each with one fetch at a time.
     pub workers: usize,
-    /// Number of groups with many URIs of several executions, on which shares are measured, and the
-    /// URIs of each in multiples of the sum of weights.
+    /// Number of groups with many URIs of several executions, in which shares are measured, and the
+    /// number of URIs of each, as a multiple of the sum of weights.
     pub large: (usize, usize),
 }
 
@@ -89,31 +89,31 @@ pub struct Simulation {
     size: Size,
     crawl: Crawl,
     now: i64,
-    /// Planned actions, by time and then in the order of planning.
+    /// Planned actions, sorted by time and then by the order of planning.
     agenda: BTreeMap<(i64, u64), Deed>,
     planned: u64,
     idle: usize,
-    /// Number of leases to request at once, adapted to the last replies.
+    /// Number of leases to request at once. It is adapted to the last replies.
     appetite: usize,
     halted: bool,
-    /// The last number used by a writer.
+    /// The last number that a writer used.
     writer: u64,
-    /// Leases of each execution in each large group, counted while all of its executions have URIs
-    /// to fetch.
+    /// Leases of each execution in each large group, counted while all executions of the group have
+    /// URIs to fetch.
     shares: BTreeMap<usize, Shares>,
     checkpoints: u64,
-    /// Group of `TRACE=g17`; every command that involves it is printed.
+    /// The group given with `TRACE=g17`. Every command about this group is printed.
     trace: Option<String>,
 }
 
 #[derive(Default)]
 struct Shares {
     leases: [u32; HALTING],
-    /// True once an execution has no URIs left, so that the others get its share.
+    /// True if an execution has no URIs left, so that the others get its share.
     over: bool,
 }
 
-/// The result of a check, with the violated property.
+/// The result of a check; the error describes the violated property.
 type Checked<T> = Result<T, String>;
 
 impl Simulation {
@@ -124,7 +124,7 @@ impl Simulation {
         Options::new().module_args(&args).start()
     }
 
-    /// Creates a crawl on an empty server. Equal seeds give equal crawls.
+    /// Creates a crawl on an empty server. Equal seeds result in equal crawls.
     pub fn new(server: &Server, size: Size, mut rng: Rng) -> Simulation {
         let frontier = Frontier::at(server, T0);
         Simulation {
@@ -149,14 +149,14 @@ impl Simulation {
     /// Crawls until every URI is done or given up.
     ///
     /// # Errors
-    /// The first violated property, with the command and its reply.
+    /// A description of the first violated property, with the command and its reply.
     pub fn run(mut self) -> Checked<Report> {
         self.prepare()?;
         let mut patience = WINDOW;
         while !self.agenda.is_empty() || self.model.total() > 0 {
             let until = self.now + WINDOW;
             let granted = self.window(until)?;
-            // If nothing is due, time advances to the next action.
+            // If no action is due, advance the time to the next action.
             let next = self.agenda.first_key_value().map(|((at, _), _)| *at);
             patience = match granted {
                 0 => (patience * 2).min(2_000),
@@ -205,7 +205,7 @@ impl Simulation {
         line.replacen('?', &self.writer.to_string(), 1)
     }
 
-    /// Sends the commands that are due before `until`; returns the number of granted leases.
+    /// Sends the commands that are due before `until`. Returns the number of granted leases.
     fn window(&mut self, until: i64) -> Checked<u64> {
         let before = self.model.figures().leases;
         let now = self.now;
@@ -219,7 +219,7 @@ impl Simulation {
         );
         let mut wanted = self.idle.min(self.appetite);
         while wanted > 0 {
-            // Some requests take several leases at once.
+            // Some requests lease several groups at once.
             let count = if self.rng.chance(10) {
                 wanted.min(8)
             } else {
@@ -268,7 +268,7 @@ impl Simulation {
         Ok(self.model.figures().leases - before)
     }
 
-    /// Pauses one execution for two of every twenty seconds.
+    /// Pauses one execution for two seconds of every twenty.
     fn halt(&mut self) -> Option<String> {
         let halted = (self.now - T0) % 20_000 >= 18_000;
         let changes = std::mem::replace(&mut self.halted, halted) != halted;
@@ -282,7 +282,7 @@ impl Simulation {
             Some(execution) => execution.clone(),
             None => self.model.most_counted(&lease.chg).unwrap_or_default(),
         };
-        // All of its counted URIs may be gone by then.
+        // All counted URIs of the execution may be done by then.
         let execution = if execution.is_empty() {
             EXECUTIONS[0].0
         } else {
@@ -325,7 +325,7 @@ impl Simulation {
                 };
                 let lease = lease.filter(|lease| !lease.is_nil()).map(Lease::of);
                 if let Some(lease) = &lease {
-                    // Only the first release frees the worker, not a repetition.
+                    // Only the first release frees the worker, not its repetition.
                     self.idle += usize::from(primary);
                     self.idle = self.idle.saturating_sub(1);
                     self.granted(now, lease);
@@ -344,7 +344,7 @@ impl Simulation {
         }
     }
 
-    /// Compares all counts: runs the server's own check and reads the plain keys.
+    /// Compares all counts: runs the server's check and reads the plain keys.
     fn checkpoint(&mut self) -> Checked<()> {
         self.checkpoints += 1;
         let now = self.now;
@@ -376,7 +376,7 @@ impl Simulation {
     }
 
     /// Sends lines, each with its time, and passes the replies to the model. Returns each reply,
-    /// with true for a release that was applied.
+    /// and true for a release that was applied.
     fn send(&mut self, lines: &[(i64, String)]) -> Checked<Vec<(Reply, bool)>> {
         let frontier = &mut self.frontier;
         let words = lines.iter().map(|(now, line)| {

@@ -9,18 +9,18 @@ use crate::rng::Rng;
 use crate::server::Server;
 use crate::wire::Reply;
 
-/// Duration of a lease in milliseconds: short, so that leases of crashed workers expire during the
-/// race.
+/// Duration of a lease in milliseconds. It is short, so that leases of crashed workers expire
+/// during the race.
 const LEASE: i64 = 250;
-/// Number of URIs of each group: more than can be fetched in a few seconds.
+/// Number of URIs of each group. It is more than the workers can fetch in a few seconds.
 const URIS: usize = 5_000;
 
 /// The result of a race.
 #[derive(Debug)]
 pub struct Race {
-    /// Leases granted.
+    /// Number of granted leases.
     pub leases: usize,
-    /// Fetches whose lease was left to expire.
+    /// Number of fetches whose lease expired, because the worker crashed.
     pub crashed: usize,
 }
 
@@ -33,10 +33,11 @@ struct Held {
     due: i64,
 }
 
-/// Lets `threads` threads fetch from `groups` groups for `span`, each waiting with `NEXT BLOCK`.
+/// Makes `threads` threads fetch from `groups` groups for `span`. Each thread waits with
+/// `NEXT BLOCK`.
 ///
 /// # Errors
-/// Two leases of one group that overlap, or follow each other too closely.
+/// A description of two leases of one group that overlap, or follow each other too closely.
 pub fn race(
     server: &Server,
     threads: usize,
@@ -111,11 +112,11 @@ fn worker(mut frontier: Frontier, seed: u64, end: Instant) -> Vec<(String, Held,
         let pause = rng.below(8) as i64;
         let when = format!("DELAY {pause} DONE crawl");
         let line = crate::frontier::release(&held, when);
-        // Half of the releases also request the next lease.
+        // Every second release also requests the next lease.
         let fused = rng.chance(50);
         let reply = frontier.call(if fused { format!("{line} {ask}") } else { line });
         let due = match &reply {
-            // The machine was so loaded that the lease expired.
+            // The lease expired because the load on the machine was too high.
             Reply::Error(line) if line.starts_with(b"STALE ") => {
                 let to = held.deadline;
                 fetched.push((held.chg, Held { from, to, due: to }, true));

@@ -10,16 +10,17 @@ use crate::frontier_model::{Figures, FrontierModel};
 pub struct Report {
     /// Counts of the model.
     pub figures: Figures,
-    /// Number of times that all counts were compared.
+    /// Number of times that the simulation compared all counts.
     pub checkpoints: u64,
-    /// Largest deviation of an execution's share in a large group, in percent of all its leases.
+    /// Largest deviation of an execution's share in a large group, in percent of all leases of the
+    /// group.
     pub share_deviation: f64,
     /// Simulated seconds.
     pub seconds: i64,
 }
 
 impl Report {
-    /// Checks the final state: shares matched the weights, and every kind of event happened.
+    /// Checks the final state: the shares match the weights, and every kind of event has happened.
     pub(super) fn new(
         model: &FrontierModel,
         elapsed: i64,

@@ -1,11 +1,12 @@
-//! The outcomes of fetches: most are released in time, some never, too late, or twice.
+//! Draws the outcomes of fetches: most leases are released in time, and some never, too late, or
+//! twice.
 
 use super::crawl::{Crawl, number_of};
 use super::{LEASE, WINDOW};
 use crate::frontier::Lease;
 use crate::rng::Rng;
 
-/// A command, and what follows from its reply.
+/// A command, and the action that follows its reply.
 #[derive(Debug)]
 pub struct Deed {
     pub line: String,
@@ -15,15 +16,15 @@ pub struct Deed {
 /// The action that follows a reply.
 #[derive(Clone, Copy, Debug)]
 pub enum Role {
-    /// Request up to this many leases.
+    /// Requests up to this many leases.
     Ask(usize),
-    /// A fetch ended, possibly with a completed URI of this execution. If it is not `primary`, it
-    /// is a repeated or false release and frees no worker.
+    /// A fetch ended, possibly with a completed URI of this execution. If it is not `primary`, the
+    /// release is repeated or false, and frees no worker.
     Release {
         primary: bool,
         done: Option<usize>,
     },
-    /// The reply gets lost, and the command is sent once more.
+    /// The reply gets lost, and the command is sent again.
     Again,
     Nothing,
 }
@@ -34,7 +35,7 @@ impl Deed {
     }
 }
 
-/// Draws the outcome of a fetch of a URI of this execution that begins now.
+/// Draws the outcome of a fetch, which begins now, of a URI of this execution.
 pub fn plan(
     rng: &mut Rng,
     crawl: &Crawl,
@@ -49,7 +50,7 @@ pub fn plan(
     }
     let length = match rng.below(10) {
         _ if large => 100 + rng.below(100),
-        // Long enough for other workers to fetch from the same host meanwhile.
+        // The fetch is so long that other workers can fetch from the same host meanwhile.
         _ if crawl.is_parallel(group) => 2_000 + rng.below(6_000),
         0 => 1_000 + rng.below(7_000),
         1..=4 => 300 + rng.below(900),
@@ -58,8 +59,8 @@ pub fn plan(
     let mut end = now + length;
     let mut deeds = Vec::new();
     let Lease { chg, token, .. } = lease;
-    // In units of 1/1000 (1/8000 in groups on which shares are measured, so that mishaps are rarer
-    // there).
+    // The numbers are in units of 1/1000. In groups in which shares are measured, they are in units
+    // of 1/8000, so that failures are rarer there.
     let mishap = rng.below(if large { 8_000 } else { 1_000 });
     match mishap {
         // The worker crashes.
@@ -94,7 +95,7 @@ pub fn plan(
         // The reply gets lost: the same release is sent again, immediately or later.
         40..=54 => deeds.push((end, again())),
         55..=69 => deeds.push((end + rng.below(5_000) as i64, again())),
-        // Another worker has the same lease and reports a different outcome.
+        // Another worker also has the lease, and reports a different outcome.
         70..=79 => {
             let at = end + rng.below(3_000) as i64;
             let other = format!("RELEASE {chg} {token} DELAY 0");
@@ -102,7 +103,7 @@ pub fn plan(
         }
         _ => (),
     }
-    // Actions at the same time run in the order of planning, so that a repetition follows its
+    // Actions with the same time run in the order of planning, so that a repetition comes after its
     // original.
     deeds.insert(0, (end, Deed::new(line, role(true))));
     deeds

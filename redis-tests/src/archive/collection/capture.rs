@@ -7,7 +7,7 @@ use crate::archive::capture::base32;
 pub struct Capture {
     /// The URL as it was requested.
     pub url: String,
-    /// The key that the index is sorted by (urlkey).
+    /// The sort key in the index (urlkey).
     pub key: String,
     /// 14 digits.
     pub timestamp: String,
@@ -21,13 +21,13 @@ pub struct Capture {
     pub location: Option<String>,
     /// Body of a POST request.
     pub posted: Option<String>,
-    /// The body as received. A revisit has the same payload but does not store it.
+    /// The body as received. A revisit has the same payload as its original, but does not store it.
     pub payload: Vec<u8>,
     /// HTTP header fields with the encoding of the body.
     pub encoding: &'static [&'static str],
-    /// URL and timestamp of the capture that a revisit refers to.
+    /// URL and timestamp of the capture to which a revisit refers.
     pub original: Option<(String, String)>,
-    /// Position of its record.
+    /// Position of the capture's record.
     pub place: Place,
 }
 
@@ -36,9 +36,9 @@ pub struct Capture {
 pub struct Place {
     /// The name of the file.
     pub file: String,
-    /// Bytes before it.
+    /// Number of bytes before the record.
     pub offset: u64,
-    /// Its size in the file.
+    /// Size of the record in the file.
     pub length: u64,
 }
 
@@ -89,7 +89,7 @@ pub fn sha1_base32(bytes: &[u8]) -> String {
     base32(&sha1_smol::Sha1::from(bytes).digest().to_string())
 }
 
-/// Returns the urlkey of a URL; it supports only the simple URLs that are generated here. The host
+/// Returns the urlkey of a URL. Supports only the simple URLs that this module generates. The host
 /// is reversed without `www.`, letters are lower case, a trailing slash is removed, and the parts
 /// of the query are sorted.
 pub fn urlkey(url: &str) -> String {

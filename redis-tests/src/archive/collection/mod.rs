@@ -1,5 +1,5 @@
-//! A synthetic web archive: WARC and ARC files, and indexes of them in every format that CDX
-//! servers read.
+//! A synthetic web archive: WARC and ARC files, and their indexes in every format that CDX servers
+//! read.
 //!
 //! The archive has several hosts with subdomains, pages with many captures, revisits of the same
 //! URL and of another one, redirects, errors, queries, and captures of POST requests. The seed
@@ -33,12 +33,13 @@ pub struct Shape {
     pub name: &'static str,
     /// Approximate number of captures.
     pub captures: u64,
-    /// Number of captures of the most-captured page.
+    /// Number of captures of the page with the most captures.
     pub most: u64,
     /// Number of captures per file.
     pub per_file: usize,
-    /// Captures are at odd seconds instead of even ones, so that collections with different values
-    /// share no capture times, except for the first capture of the most-captured page.
+    /// True if captures are at odd seconds, and false if they are at even seconds. Collections with
+    /// different values share only one capture time: the first capture of the page with the most
+    /// captures.
     pub odd: bool,
 }
 
@@ -64,7 +65,7 @@ pub struct Collection {
 }
 
 impl Collection {
-    /// Generates a collection. Captures have no location until [`Collection::store`].
+    /// Generates a collection. Captures get their location in [`Collection::store`].
     pub fn new(rng: &mut Rng, shape: Shape) -> Collection {
         let mut captures = site::captures(rng, &shape);
         captures.sort_by(|a, b| (&a.key, &a.timestamp).cmp(&(&b.key, &b.timestamp)));
@@ -80,7 +81,7 @@ impl Collection {
     /// Panics if a file cannot be written.
     pub fn store(&mut self, folder: &Path) {
         std::fs::create_dir_all(folder).expect("a folder");
-        // Each file has captures of about the same time.
+        // Each file contains captures of about the same time.
         let mut order: Vec<usize> = (0..self.captures.len()).collect();
         order.sort_by(|a, b| {
             self.captures[*a]

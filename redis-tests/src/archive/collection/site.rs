@@ -27,8 +27,8 @@ const POSTED: [&str; 4] = ["a=1&b=2", "a=1&b=3", "query=archive", "q=x"];
 /// The first second of 2016.
 const FIRST: u64 = 1_451_606_400;
 
-/// Noon of 1 June 2018. For times around it, the first page has several pairs of captures at the
-/// same distance before and after.
+/// Noon of 1 June 2018. For times near it, the first page has several pairs of captures with the
+/// same distance, one before and one after.
 const MIDDLE: u64 = 1_527_854_400;
 
 /// A page that is captured repeatedly.
@@ -41,7 +41,7 @@ struct Page {
     stored: Option<(String, String)>,
 }
 
-/// Generates captures in no particular order, without locations.
+/// Generates captures in no particular order and without locations.
 pub fn captures(rng: &mut Rng, shape: &Shape) -> Vec<Capture> {
     let mut pages: Vec<Page> = Vec::new();
     for host in HOSTS {
@@ -85,8 +85,8 @@ pub fn captures(rng: &mut Rng, shape: &Shape) -> Vec<Capture> {
         moments.dedup();
         for moment in moments {
             let capture = capture(rng, shape, page, moment);
-            // Two pages can have the same key. Only one capture per key and second is kept, so that
-            // the index order is unambiguous.
+            // Two pages can have the same key. Keep only one capture per key and second, so that
+            // the index order is unique.
             if taken.insert((capture.key.clone(), moment)) {
                 captures.push(capture);
             }
@@ -96,7 +96,7 @@ pub fn captures(rng: &mut Rng, shape: &Shape) -> Vec<Capture> {
 }
 
 /// Returns a random time in seconds since 1970. Some times are on the hour, so that several
-/// captures are equally distant from a given time.
+/// captures have the same distance from a given time.
 fn moment(rng: &mut Rng, shape: &Shape) -> u64 {
     let seconds = FIRST + rng.below(5 * 365 * 86_400);
     let seconds = if rng.chance(30) {

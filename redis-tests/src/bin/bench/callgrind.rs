@@ -30,7 +30,7 @@ impl Callgrind {
     }
 
     /// Returns the number of instructions that the server executes for each of `requests` requests,
-    /// which `work` sends.
+    /// which `work` must send.
     ///
     /// # Panics
     /// Panics if callgrind writes no dump.

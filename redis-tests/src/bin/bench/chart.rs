@@ -1,4 +1,4 @@
-//! Line charts as SVG, shown beside the tables of the report.
+//! Line charts as SVG, next to the tables of the report.
 
 use std::fmt::Write as _;
 
@@ -51,7 +51,7 @@ impl Chart {
         )
     }
 
-    /// Returns the vertical position of a figure, from 0 at the bottom to 1 at the top.
+    /// Returns the vertical position of a value, from 0 at the bottom to 1 at the top.
     fn height(&self, figure: f64) -> f64 {
         let (low, high) = self.scale();
         if self.is_logarithmic {
@@ -61,7 +61,7 @@ impl Chart {
         }
     }
 
-    /// Returns the figures that get a grid line.
+    /// Returns the values that get a grid line.
     fn marks(&self) -> Vec<f64> {
         let (low, high) = self.scale();
         if self.is_logarithmic {

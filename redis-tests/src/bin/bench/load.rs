@@ -1,5 +1,5 @@
-//! The load generator. It encodes requests in advance and counts replies with little work, so that
-//! the server is measured and not the generator.
+//! The load generator. It encodes requests in advance and does little work to count replies, so
+//! that the results measure the server and not the generator.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -21,7 +21,7 @@ pub enum Item<'a> {
     Int(i64),
     /// Null.
     Nil,
-    /// The header of an array, a simple string, etc.
+    /// The header of an array, a simple string, or any other part.
     Other,
 }
 
@@ -31,7 +31,7 @@ pub struct Connection {
     buffer: Vec<u8>,
     from: usize,
     to: usize,
-    /// Number of missing parts of the current reply.
+    /// Number of parts of the current reply that have not arrived yet.
     open: usize,
 }
 
@@ -76,7 +76,7 @@ impl Connection {
     /// Reads `replies` complete replies and passes their parts to `see`.
     ///
     /// # Panics
-    /// Panics on an error reply, because errors must not be measured.
+    /// Panics if a reply is an error, because errors must not be measured.
     pub fn read(&mut self, mut replies: usize, mut see: impl FnMut(Item)) {
         while replies > 0 {
             replies -= self.consume(replies, &mut see);
@@ -96,7 +96,7 @@ impl Connection {
         replies
     }
 
-    /// Sends what the socket accepts without waiting. Returns the number of bytes.
+    /// Sends as much as the socket accepts without waiting. Returns the number of bytes.
     pub fn send_some(&mut self, bytes: &[u8]) -> usize {
         would_block_is_0(self.socket.write(bytes))
     }
@@ -134,7 +134,7 @@ impl Connection {
 
     fn receive(&mut self) -> std::io::Result<usize> {
         if self.from > 0 {
-            // Move only when necessary: a reply of a hundred megabytes arrives in many parts.
+            // Move the data only when necessary, because a reply of 100 MB arrives in many parts.
             self.buffer.copy_within(self.from..self.to, 0);
             self.to -= self.from;
             self.from = 0;
@@ -204,7 +204,7 @@ pub fn encode(out: &mut Vec<u8>, words: &[&[u8]]) {
     }
 }
 
-/// Appends a request of arguments that are separated by spaces; `''` is an empty argument.
+/// Appends a request, given as arguments separated by spaces. `''` is an empty argument.
 pub fn line(out: &mut Vec<u8>, line: &str) {
     encode(out, &words(line).map(str::as_bytes).collect::<Vec<_>>());
 }
@@ -246,7 +246,7 @@ impl Client {
         Client::over(Connection::unix(server))
     }
 
-    /// Runs a command of arguments that are separated by spaces; `''` is an empty argument.
+    /// Runs a command, given as arguments separated by spaces. `''` is an empty argument.
     pub fn line(&mut self, line: &str) -> Pieces {
         self.ask(words(line))
     }
@@ -268,7 +268,7 @@ impl Client {
         self.read()
     }
 
-    /// Sends encoded requests at once and passes each reply to `see`.
+    /// Sends encoded requests without waiting in between, and passes each reply to `see`.
     pub fn pipeline(&mut self, requests: &[u8], replies: usize, mut see: impl FnMut(Pieces)) {
         self.connection.send(requests);
         (0..replies).for_each(|_| see(self.read()));
@@ -311,13 +311,13 @@ impl Feeder {
         self.sent();
     }
 
-    /// Adds a request of arguments that are separated by spaces.
+    /// Adds a request, given as arguments separated by spaces.
     pub fn line(&mut self, words: &str) {
         line(&mut self.out, words);
         self.sent();
     }
 
-    /// Adds a request of the space-separated arguments in `head`, followed by `more`.
+    /// Adds a request that consists of the space-separated arguments in `head` and of `more`.
     pub fn request_with(&mut self, head: &str, more: &[impl AsRef<str>]) {
         let more = more.iter().map(AsRef::as_ref);
         let words: Vec<&[u8]> = words(head).chain(more).map(str::as_bytes).collect();
@@ -340,19 +340,19 @@ impl Feeder {
     }
 }
 
-/// Requests encoded in advance, in batches that are sent as a whole.
+/// Requests that are encoded in advance, in batches. A batch is sent as a whole.
 #[derive(Default)]
 pub struct Batches {
     bytes: Vec<u8>,
     ends: Vec<usize>,
     /// Number of requests per batch.
     pub depth: usize,
-    /// Count of each request: 1, or its number of hashes.
+    /// Weight of each request: 1, or its number of hashes.
     pub weight: usize,
 }
 
 impl Batches {
-    /// Creates `count` batches of `depth` requests, each written by `request`.
+    /// Creates `count` batches of `depth` requests. `request` writes each request.
     pub fn new(count: usize, depth: usize, mut request: impl FnMut(&mut Vec<u8>)) -> Batches {
         let mut batches = Batches {
             depth,
@@ -368,7 +368,7 @@ impl Batches {
         batches
     }
 
-    /// Lets each request count as `weight`.
+    /// Counts each request as `weight` requests.
     pub fn weighing(mut self, weight: usize) -> Batches {
         self.weight = weight;
         self
@@ -379,7 +379,7 @@ impl Batches {
         self.ends.len()
     }
 
-    /// Returns a batch; numbers beyond the last batch wrap around.
+    /// Returns a batch. Numbers beyond the last batch start again at the first.
     pub fn batch(&self, number: usize) -> &[u8] {
         let i = number % self.ends.len();
         let from = if i == 0 { 0 } else { self.ends[i - 1] };
@@ -387,12 +387,12 @@ impl Batches {
     }
 }
 
-/// The results of a run that keeps the server busy.
+/// The results of a run that kept the server busy.
 #[derive(Clone, Copy, Debug)]
 pub struct Throughput {
     /// Requests per second, multiplied by their weight.
     pub rate: f64,
-    /// Processor use of the server, as a share of one core.
+    /// Processor use of the server, as a fraction of one core.
     pub busy: f64,
     /// Number of null replies.
     pub nils: u64,
@@ -402,7 +402,7 @@ pub struct Throughput {
 /// processes others.
 const CONNECTIONS: usize = 8;
 
-/// Sends batches over several connections for `span`, with one batch in flight on each.
+/// Sends batches over several connections for `span`. Each connection has one batch in progress.
 pub fn saturate(server: &Server, batches: &Batches, span: Duration, first: usize) -> Throughput {
     let connect = |_| Connection::unix(server);
     let mut connections: Vec<Connection> = (0..CONNECTIONS).map(connect).collect();
@@ -435,7 +435,7 @@ pub fn saturate(server: &Server, batches: &Batches, span: Duration, first: usize
     watch.stop(requests * batches.weight, nils)
 }
 
-/// A stopwatch that also measures the server's CPU time.
+/// A stopwatch that also measures the CPU time of the server.
 pub struct Watch {
     pid: u32,
     cpu: f64,
@@ -457,7 +457,7 @@ impl Watch {
         self.start.elapsed()
     }
 
-    /// Stops the stopwatch after this number of answered requests.
+    /// Stops the stopwatch after this number of requests with replies.
     pub fn stop(self, requests: usize, nils: u64) -> Throughput {
         let elapsed = self.elapsed().as_secs_f64();
         Throughput {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use redis_tests::Options;
 
-/// Returns machine, server, module and date in one line.
+/// Returns the machine, server, module and date in one line.
 pub fn describe() -> String {
     let (model, cores, server, today) = (cpu_model(), cores(), server_version(), today());
     let version = env!("CARGO_PKG_VERSION");
@@ -25,7 +25,7 @@ fn cpu_model() -> String {
     model.unwrap_or("unknown processor").trim().to_owned()
 }
 
-/// Returns `Redis 7.0.15` or `Valkey 8.0.1`.
+/// Returns the version of the server, such as `Redis 7.0.15` or `Valkey 8.0.1`.
 fn server_version() -> String {
     let server = Options::new().no_module().start();
     match server.info("valkey_version") {
@@ -42,8 +42,7 @@ fn today() -> String {
         .to_owned()
 }
 
-/// Waits for a second and returns the processor use of other processes meanwhile, in percent of all
-/// processors.
+/// Returns the processor use of other processes during one second, in percent of all processors.
 pub fn busy_with_others() -> f64 {
     let before = idle_and_all();
     std::thread::sleep(Duration::from_secs(1));
@@ -91,13 +90,13 @@ pub fn is_asleep(pid: u32) -> bool {
     state.is_some_and(|rest| rest.starts_with('S'))
 }
 
-/// Returns the CPU time of a process in seconds, or 0 if there is no such process. Its
-/// resolution is nanoseconds; `/proc` has hundredths of a second only.
+/// Returns the CPU time of a process in seconds, or 0 if there is no such process. The resolution
+/// is one nanosecond; `/proc` has only hundredths of a second.
 pub fn cpu_seconds(pid: u32) -> f64 {
     let mut clock: libc::clockid_t = 0;
-    // SAFETY: all zeros are a valid timespec.
+    // SAFETY: a timespec of zeros is valid.
     let mut time: libc::timespec = unsafe { std::mem::zeroed() };
-    // SAFETY: both pointers are to live values of the right type.
+    // SAFETY: both pointers point to live values of the right type.
     let failed = unsafe {
         libc::clock_getcpuclockid(pid as libc::pid_t, &mut clock) != 0
             || libc::clock_gettime(clock, &mut time) != 0

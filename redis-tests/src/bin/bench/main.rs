@@ -8,13 +8,13 @@
 //! The environment variables `ONLY`, `QUICK`, `SCALE` and `MODULE` (path of the module) are also
 //! read. A full run of a section writes its page below `docs/benchmarks/`, and `docs/benchmarks.md`
 //! from all existing pages. A quick run uses a tenth of the corpus. Quick runs and runs of a single
-//! row only print their results, unless `--docs` names a folder with copies of the pages. `--only
-//! summary` measures nothing and rewrites `docs/benchmarks.md`. A figure that misses its target
-//! does not fail the run; a wrong reply does.
+//! row only print their results, unless `--docs` names a folder with copies of the pages.
+//! `--only summary` measures nothing and rewrites `docs/benchmarks.md`. A result that misses its
+//! target does not fail the run, but a wrong reply does.
 //!
 //! To add a section, write a module with a function that returns rows and paragraphs, and add it to
-//! [`PARTS`]. Targets of rows are in `targets.rs`, headline results in `summary.rs`, and the text
-//! around figures in the Markdown files beside the modules.
+//! [`PARTS`]. The targets of rows are in `targets.rs`, the headline results in `summary.rs`, and
+//! the text around the results in Markdown files next to the modules.
 
 mod callgrind;
 mod chart;
@@ -122,27 +122,27 @@ const PARTS: [Part; 9] = [
     Part::scale("chg", "chg-scale", chg::scale),
 ];
 
-/// The extent of a run.
+/// The size of a run.
 pub struct Plan {
-    /// Uses a tenth of the corpus and a quarter of the time.
+    /// True to use a tenth of the corpus and a quarter of the time.
     pub quick: bool,
-    /// Number of repetitions of each measurement; figures are medians.
+    /// Number of repetitions of each measurement. Results are medians.
     pub reps: usize,
     /// Seed of all generated data.
     pub seed: u64,
-    /// Number of hashes, or of groups of a frontier, given with `--scale`.
+    /// Number of hashes, or of groups of a frontier, as given with `--scale`.
     pub scale: Option<u64>,
-    /// The only piece of the section to measure.
+    /// The only piece of the section to be measured.
     pub piece: Option<String>,
 }
 
 impl Plan {
-    /// Returns a size of the corpus; in a quick run, a tenth of it.
+    /// Returns a size of the corpus. In a quick run, returns a tenth of the full size.
     pub fn scaled(&self, full: u64) -> u64 {
         if self.quick { full / 10 } else { full }
     }
 
-    /// Returns true if one of these pieces, separated by spaces, is to be measured.
+    /// Returns true if one of these pieces must be measured. The names are separated by spaces.
     pub fn wants(&self, pieces: &str) -> bool {
         let Some(only) = &self.piece else { return true };
         pieces
@@ -161,13 +161,13 @@ impl Plan {
         found
     }
 
-    /// Returns the numbers of the repetitions, from 1, and announces each when it begins.
+    /// Returns the numbers of the repetitions, starting with 1, and prints each when it begins.
     pub fn repeat(&self, what: impl Display) -> impl Iterator<Item = usize> {
         let reps = self.reps;
         (1..=reps).inspect(move |rep| say(&format!("{what} ({rep}/{reps})")))
     }
 
-    /// Runs a saturating load; each repetition begins with other requests.
+    /// Runs a saturating load. Each repetition begins with other requests.
     pub fn saturate(&self, server: &Server, batches: &Batches, rep: usize) -> Throughput {
         let first = (rep - 1) * batches.len() / self.reps;
         saturate(server, batches, self.span(), first)
@@ -229,18 +229,18 @@ fn main() {
     }
 }
 
-/// Arguments of a run besides the plan.
+/// Arguments of a run that are not part of the plan.
 #[derive(Default)]
 struct Ask {
-    /// A section or a piece of one.
+    /// The name of a section, or of a piece of a section.
     only: Option<String>,
-    /// Runs only the parts for `--scale`.
+    /// True to run only the parts for `--scale`.
     scale: bool,
-    /// The folder with the pages, if it is not that of the repository.
+    /// The folder with the pages, unless it is the repository's folder.
     docs: Option<PathBuf>,
 }
 
-/// Returns the selected parts; a selected piece is stored in the plan.
+/// Returns the selected parts. Stores a selected piece in the plan.
 fn chosen(plan: &mut Plan, ask: &Ask) -> Vec<Part> {
     let parts = PARTS.into_iter().filter(|part| part.is_scale == ask.scale);
     let Some(only) = &ask.only else {
@@ -327,8 +327,8 @@ fn release(name: &str, package: &str) -> PathBuf {
     file
 }
 
-/// Sets the module to the release build. By default, the harness uses the newest one, which may be
-/// a debug build.
+/// Sets the module to the release build. By default, the harness uses the newest build, which may
+/// be a debug build.
 fn choose_module() {
     if std::env::var_os("CRAWLSPACE_MODULE").is_some() {
         return;
@@ -336,7 +336,7 @@ fn choose_module() {
     let module = std::env::var_os("MODULE").map(PathBuf::from);
     let module = module.unwrap_or_else(|| release("libcrawlspace.so", "crawlspace"));
     assert!(module.exists(), "no module at {}", module.display());
-    // SAFETY: no other thread runs yet.
+    // SAFETY: no other thread is running yet.
     unsafe { std::env::set_var("CRAWLSPACE_MODULE", module) };
 }
 

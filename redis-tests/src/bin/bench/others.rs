@@ -1,5 +1,5 @@
-//! Other clients that send requests at a fixed rate during a long operation, and the times that
-//! they wait.
+//! Other clients that send requests at a fixed rate during a long operation, and their waiting
+//! times.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,17 +21,17 @@ pub const RATE: u32 = 5_000;
 pub const MEANWHILE: &str =
     "waiting time of other clients: p50 / p99 / p99.9; the result is p99.9 minus p99.9 when idle";
 
-/// Creates requests of other clients, each of which reads a string.
+/// Creates requests of other clients. Each request reads a string.
 pub fn pages(server: &Server) -> Arc<Batches> {
     ok!(server.wire(), "SET", "bench:page", "x".repeat(100));
     Arc::new(Batches::new(1_000, 1, |out| line(out, "GET bench:page")))
 }
 
-/// Clients that run in a thread of their own.
+/// Clients that run in their own thread.
 ///
-/// Requests are sent on schedule, whether or not earlier ones have been answered, and each wait is
-/// measured from the scheduled time. A pause of the server is therefore charged with every request
-/// that was scheduled during it.
+/// Requests are sent on schedule, even if earlier requests have no reply yet, and each wait is
+/// measured from the scheduled time. Therefore a pause of the server increases the wait of every
+/// request that was scheduled during the pause.
 pub struct Others {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Waits>,
@@ -55,7 +55,7 @@ impl Waits {
 }
 
 impl Others {
-    /// Starts the clients; `requests` are batches of one request.
+    /// Starts the clients. `requests` contains batches of one request.
     pub fn start(server: &Server, requests: Arc<Batches>) -> Others {
         let stop = Arc::new(AtomicBool::new(false));
         let clients: Vec<Client> = (0..4).map(|_| Client::new(server)).collect();
@@ -66,14 +66,14 @@ impl Others {
         Others { stop, thread }
     }
 
-    /// Stops asking and waits for the last replies.
+    /// Stops sending requests and waits for the last replies.
     pub fn finish(self) -> Waits {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().expect("the other clients are answered")
     }
 }
 
-/// A long operation, with other clients before and during it.
+/// A long operation, and other clients before and during it.
 #[derive(Default)]
 pub struct Loaded {
     /// Duration of the operation in seconds.
@@ -105,8 +105,8 @@ impl Loaded {
         self.during.push(waits.between(start, end));
     }
 
-    /// Returns the additional 99.9th percentile of waits compared with the idle server, in
-    /// milliseconds, for each repetition.
+    /// Returns, for each repetition, the difference between the 99.9th percentiles of waits during
+    /// the operation and on the idle server, in milliseconds.
     pub fn above_idle(&self) -> Series {
         let pairs = self.during.iter().zip(&self.idle);
         let above = pairs.map(|(during, idle)| during.quantile(0.999) - idle.quantile(0.999));
@@ -158,14 +158,14 @@ pub struct Long {
     pub alone: Series,
     /// Seconds of the server's processor on an idle server.
     pub cpu: Series,
-    /// Figures under the load of other clients.
+    /// Results under the load of other clients.
     pub loaded: Loaded,
     /// Milliseconds of the longest slice in each run, if the server has the module.
     pub slices: Series,
 }
 
 impl Long {
-    /// Runs it once on an idle server.
+    /// Runs the operation once on an idle server.
     pub fn alone(&mut self, server: &Server, long: impl FnOnce(&Server) -> f64) {
         let cpu = cpu_seconds(server.pid());
         self.alone.push(long(server));
@@ -252,7 +252,8 @@ fn ask(mut clients: Vec<Client>, requests: &Batches, stop: &AtomicBool) -> Waits
     }
 }
 
-/// Sleeps until a reply arrives or `patience` has passed (std cannot wait for several sockets).
+/// Waits until a reply arrives or `patience` has passed, because std cannot wait for several
+/// sockets.
 fn wait_readable(clients: &[Client], patience: Duration) {
     let fd = |client: &Client| libc::pollfd {
         fd: client.connection.fd(),
@@ -265,6 +266,6 @@ fn wait_readable(clients: &[Client], patience: Duration) {
         tv_nsec: patience.subsec_nanos().into(),
     };
     let number = fds.len() as libc::nfds_t;
-    // SAFETY: `fds` and `timeout` outlive the call, and the length is that of `fds`.
+    // SAFETY: `fds` and `timeout` outlive the call, and the length passed is the length of `fds`.
     unsafe { libc::ppoll(fds.as_mut_ptr(), number, &timeout, std::ptr::null()) };
 }

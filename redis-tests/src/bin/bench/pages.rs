@@ -1,4 +1,4 @@
-//! The pages of `docs/benchmarks/`, one for each section: written, parsed, and merged.
+//! The pages of `docs/benchmarks/`, one for each section: writes, parses and merges them.
 
 use std::fs;
 use std::path::Path;
@@ -21,11 +21,11 @@ pub struct Page {
     pub machine: String,
     /// Description of the data and the method.
     method: String,
-    /// Cells of the table; each line has as many as there are [`HEADINGS`].
+    /// Cells of the table. Each line has one cell for each of [`HEADINGS`].
     pub rows: Vec<Vec<String>>,
     /// Paragraphs, each with a heading, and charts.
     pub notes: Vec<String>,
-    /// Explanation of the figures.
+    /// Explanation of the results.
     legend: String,
 }
 
@@ -47,7 +47,7 @@ impl Page {
         }
     }
 
-    /// Parses a page; `None` if the text is not a page.
+    /// Parses a page. Returns `None` if the text is not a page.
     pub fn parse(text: &str) -> Option<Page> {
         let (title, rest) = text.strip_prefix("# Benchmarks: ")?.split_once('\n')?;
         let (command, rest) = rest.strip_prefix("\nWritten by `")?.split_once('`')?;
@@ -106,8 +106,7 @@ impl Page {
         )
     }
 
-    /// Merges a run of a part of the section: its rows and paragraphs replace those of the same
-    /// names.
+    /// Merges a run of a part of the section: replaces the rows and paragraphs with the same names.
     pub fn merge(&mut self, part: Page, piece: &str) {
         replace(&mut self.rows, part.rows, |row| row[..3].join("|"));
         replace(&mut self.notes, part.notes, |note| {
@@ -115,14 +114,15 @@ impl Page {
         });
         let machine = self.machine.trim_end().trim_end_matches('.');
         let new = part.machine.trim_end();
-        // Only the date, if nothing else differs.
+        // If only the date differs, update only the date.
         let day = (new.rsplit_once(", ")).filter(|(same, _)| machine.starts_with(same));
         let new = day.map_or(new, |(_, day)| day);
         self.machine = wrapped(&format!("{machine}; {piece}: {new}"));
     }
 }
 
-/// Replaces old items by new ones of the same names. New names go after the last replaced item.
+/// Replaces old items with new items of the same names. Inserts new names after the last replaced
+/// item.
 fn replace<T>(old: &mut Vec<T>, new: Vec<T>, name: impl Fn(&T) -> String) {
     let names: Vec<String> = new.iter().map(&name).collect();
     let at = old.iter().position(|one| names.contains(&name(one)));
@@ -131,8 +131,8 @@ fn replace<T>(old: &mut Vec<T>, new: Vec<T>, name: impl Fn(&T) -> String) {
     old.splice(at..at, new);
 }
 
-/// Wraps paragraphs at [`WIDTH`] characters. Headings, tables, pictures and indented commands stay
-/// as they are.
+/// Wraps paragraphs at [`WIDTH`] characters. Does not change headings, tables, pictures and
+/// indented commands.
 pub fn wrapped(text: &str) -> String {
     let fixed = |line: &str| line.is_empty() || line.starts_with([' ', '|', '#', '!']);
     let (mut out, mut words) = (String::new(), Vec::new());
@@ -149,8 +149,8 @@ pub fn wrapped(text: &str) -> String {
     out.trim_end().to_owned() + "\n"
 }
 
-/// Adds a paragraph of these words. A number stays on the line of the next word, which is its unit
-/// or more digits.
+/// Adds a paragraph of these words. Keeps a number on the same line as the next word, which is its
+/// unit or its next digits.
 fn fill(out: &mut String, words: &[&str]) {
     let ends_in_digit = |word: &str| word.ends_with(|c: char| c.is_ascii_digit());
     let mut length = 0;
@@ -183,7 +183,7 @@ pub fn write(folder: &Path, part: &Part, page: &Page, charts: &[Chart]) {
     }
 }
 
-/// Reads the page of a section; `None` if there is none.
+/// Reads the page of a section. Returns `None` if there is no page.
 ///
 /// # Panics
 /// Panics if the file is not a page.
@@ -296,7 +296,7 @@ mod tests {
             }
             for row in &page.rows {
                 assert_eq!(row.len(), HEADINGS.len(), "{row:?}");
-                // A row must have a target that the table lists for its id.
+                // Every row must have a target that the table lists for the id of the row.
                 let target = (&row[0][..], &row[6][..]);
                 let is_one = ALL
                     .iter()

@@ -6,18 +6,18 @@ use crate::chart::Chart;
 use crate::pages::wrapped;
 use crate::series::Series;
 
-/// The target of a figure.
+/// The target of a result.
 #[derive(Clone, Copy)]
 pub enum Goal {
     /// A minimum ratio.
     AtLeast(f64),
-    /// Maximum of the median, in the unit.
+    /// Maximum of the median, in this unit.
     AtMost(f64, &'static str),
-    /// Maximum of every repetition, in the unit.
+    /// Maximum of every repetition, in this unit.
     Never(f64, &'static str),
     /// A ratio without a target.
     Known,
-    /// A figure in the unit, without a target.
+    /// A result in this unit, without a target.
     Told(&'static str),
 }
 
@@ -34,18 +34,18 @@ impl Goal {
 
 /// One line of a table.
 pub struct Row {
-    /// Id in the list of targets (`D1`), what was measured, the peer's name, the figure with its
-    /// unit, and the peer's figure.
+    /// Id in the list of targets (`D1`), name of the measurement, name of the peer, result with its
+    /// unit, and the peer's result.
     pub texts: [String; 5],
-    /// The ratio (higher is better), or the figure itself if the target is a limit.
+    /// The ratio (higher is better), or the result itself if the target is a limit.
     pub result: Series,
     /// Target of the row.
     pub goal: Goal,
 }
 
-/// Adds rows to the table of some [`Findings`]; a semicolon ends each row: id in the list of
-/// targets, what was measured, the peer's name, the figure, the peer's figure, the result and its
-/// target.
+/// Adds rows to the table of some [`Findings`]; a semicolon ends each row. A row contains the id in
+/// the list of targets, the name of the measurement, the name of the peer, the result, the peer's
+/// result, the ratio and its target.
 macro_rules! table {
     ($found:expr; $($id:expr, $what:expr, $against:expr, $ours:expr, $theirs:expr, $result:expr, $goal:expr;)+) => {
         $($found.rows.push($crate::report::Row {
@@ -56,7 +56,7 @@ macro_rules! table {
     };
 }
 
-/// Adds the paragraph of a file to some [`Findings`] and inserts these figures.
+/// Adds the paragraph of a file to some [`Findings`] and inserts these numbers.
 macro_rules! note {
     ($found:expr, $file:literal $(; $($name:ident = $value:expr),+ $(,)?)?) => {
         $found.notes.push(format!(include_str!($file) $($(, $name = $value)+)?))
@@ -113,9 +113,9 @@ pub struct Section {
 pub struct Findings {
     /// Rows of the table.
     pub rows: Vec<Row>,
-    /// Paragraphs about a row or a group of rows, with the commands that measure it again.
+    /// Paragraphs about a row or a group of rows, with the commands that measure them again.
     pub notes: Vec<String>,
-    /// Charts that the paragraphs refer to.
+    /// Charts to which the paragraphs refer.
     pub charts: Vec<Chart>,
 }
 
@@ -134,7 +134,7 @@ impl Findings {
     }
 }
 
-/// Prints the measurement in progress.
+/// Prints the name of the measurement in progress.
 pub fn say(what: &str) {
     eprintln!("  {what} …");
 }

@@ -1,16 +1,16 @@
 //! Repeated measurements and their statistics.
 
-/// One figure measured several times.
+/// A quantity that was measured several times.
 #[derive(Clone, Debug, Default)]
 pub struct Series(pub Vec<f64>);
 
 impl Series {
-    /// Adds a figure.
+    /// Adds a measurement.
     pub fn push(&mut self, figure: f64) {
         self.0.push(figure);
     }
 
-    /// Formats the median in a unit; empty if nothing was measured.
+    /// Formats the median in a unit. Returns an empty text if there are no measurements.
     pub fn shown(&self, unit: impl Fn(f64) -> String) -> String {
         if self.0.is_empty() {
             return String::new();
@@ -23,12 +23,12 @@ impl Series {
         self.quantile(0.5)
     }
 
-    /// Returns the lowest figure.
+    /// Returns the smallest measurement.
     pub fn low(&self) -> f64 {
         self.0.iter().copied().fold(f64::INFINITY, f64::min)
     }
 
-    /// Returns the highest figure.
+    /// Returns the largest measurement.
     pub fn high(&self) -> f64 {
         self.0.iter().copied().fold(f64::NEG_INFINITY, f64::max)
     }
@@ -42,8 +42,8 @@ impl Series {
         found.copied().unwrap_or(0.0)
     }
 
-    /// Divides this series by another one, figure by figure. Both were measured side by side, so a
-    /// disturbance of the machine affects both.
+    /// Divides this series by another one, measurement by measurement. Both were measured side by
+    /// side, so a disturbance of the machine affects both.
     pub fn over(&self, other: &Series) -> Series {
         let pairs = self.0.iter().zip(&other.0);
         Series(pairs.map(|(a, b)| a / b).collect())

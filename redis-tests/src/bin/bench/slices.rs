@@ -9,13 +9,13 @@ use crate::series::{Series, time};
 use crate::targets;
 use crate::told::slice_longest;
 
-/// Restarts the server with its data, which resets its longest slice.
+/// Restarts the server with its data, which resets the duration of its longest slice.
 pub fn start_anew(server: &mut Server) {
     ok!(server.wire(), "SAVE");
     server.restart();
 }
 
-/// Measurements of jobs, in the order in which they first ran.
+/// Measurements of jobs, in the order in which the jobs ran first.
 #[derive(Default)]
 pub struct Slices(Vec<Job>);
 
@@ -28,7 +28,7 @@ struct Job {
 }
 
 impl Slices {
-    /// Runs a job. The server is restarted first, so that its longest slice belongs to this job.
+    /// Restarts the server, so that its longest slice belongs to this job, and runs the job.
     pub fn run(&mut self, server: &mut Server, what: &str, command: &str) {
         start_anew(server);
         let mut wire = server.wire();

@@ -12,14 +12,14 @@ struct Headline {
     page: &'static str,
     /// The first three cells of the row.
     row: [&'static str; 3],
-    /// The measurement and the peer, in the words of the summary.
+    /// The measurement and the peer, as the summary describes them.
     what: &'static str,
     against: &'static str,
     /// The meaning of the result for readers.
     meaning: &'static str,
 }
 
-/// Makes the list of [`Headline`]s, two lines each.
+/// Creates the list of [`Headline`]s, two lines each.
 macro_rules! headlines {
     ($($page:literal [$($row:literal),+] $what:literal, $against:literal, $meaning:literal;)+) => {
         &[$(Headline { page: $page, row: [$($row),+], what: $what, against: $against, meaning: $meaning }),+]
@@ -89,7 +89,7 @@ fn markdown(pages: &[(&str, Page)]) -> String {
         let (name, page) = pages.iter().find(|(name, _)| *name == headline.page)?;
         let row = page.rows.iter().find(|row| row[..3] == headline.row);
         let row = row.unwrap_or_else(|| panic!("{name} has the row {:?}", headline.row));
-        // Removes parentheses, which contain the server's processor use and the range.
+        // Remove parentheses, which contain the server's processor use and the range.
         let figure = |cell: &str| match cell.split(" (").next() {
             None | Some("") => "–".to_owned(),
             Some(figure) => figure.to_owned(),

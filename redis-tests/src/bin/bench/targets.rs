@@ -2,7 +2,8 @@
 
 use crate::report::Goal::{self, AtLeast, AtMost, Never};
 
-/// Defines a constant for each line, so that a row names its target, and the list of all targets.
+/// Defines a constant for each line, so that a row can name its target, and the list of all
+/// targets.
 macro_rules! targets {
     ($($name:ident $id:literal $what:literal $goal:expr;)+) => {
         $(
@@ -16,8 +17,8 @@ macro_rules! targets {
     };
 }
 
-// Constant, id of the rows, measured quantity, kind and value of the target. `AtLeast` is a ratio
-// to the peer; higher is better.
+// The columns are: constant, id of the rows, measured quantity, kind and value of the target.
+// `AtLeast` is a ratio to the peer; higher is better.
 targets! {
     LOOKUP_PLAIN         "D1" "rate of `LOOKUP` on plain keys against `HGET`"         AtLeast(0.45);
     LOOKUP_PACKED        "D1" "rate of `LOOKUP` on a packed index against `HGET`"     AtLeast(0.65);

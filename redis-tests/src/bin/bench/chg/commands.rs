@@ -11,13 +11,13 @@ pub struct Lease {
     pub token: i64,
     /// Due time of the group.
     pub due: u64,
-    /// Execution of the URI; empty if no URI is kept.
+    /// Execution of the URI; empty if the frontier stores no URI.
     pub execution: String,
 }
 
 impl Lease {
-    /// Parses the lease in a reply, if there is one. `skip` integers precede it, such as the due
-    /// time in the reply of a release.
+    /// Parses the lease in a reply, if there is one. Skips `skip` integers before it, such as the
+    /// due time in the reply to a release.
     pub fn of(reply: Pieces, skip: usize) -> Option<Lease> {
         let mut texts = reply.texts.into_iter();
         Some(Lease {
@@ -29,7 +29,7 @@ impl Lease {
     }
 }
 
-/// Queues groups, given by number and due time, with `CHG.ADD`, a hundred per call.
+/// Queues groups with `CHG.ADD`, 100 per call. Each group is given by its number and due time.
 pub fn fill(
     feeder: &mut Feeder,
     hosts: &Hosts,
@@ -49,7 +49,7 @@ pub fn fill(
     feeder.finish();
 }
 
-/// Adds URIs of groups with `CHG.ADDURI`, due now, with one call per execution.
+/// Adds URIs of groups with `CHG.ADDURI`, one call per execution. The URIs are due now.
 pub fn keep(feeder: &mut Feeder, hosts: &Hosts, chg: u64, uris: u64) {
     let executions = EXECUTIONS.len();
     for lane in 0..uris.min(executions as u64) {

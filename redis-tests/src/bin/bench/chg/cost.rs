@@ -16,7 +16,7 @@ const STEPS: [&str; 4] = [
     "`RELEASE`",
 ];
 
-/// Targets of each against Veidemann's commands and against the atomic script.
+/// Targets of each step, compared with Veidemann's commands and with the atomic scripts.
 const TARGETS: [[Goal; 2]; 4] = [
     [targets::ADD_SEED, targets::ADD_SCRIPT],
     [targets::ADD_SEED, targets::ADD_SCRIPT],
@@ -24,7 +24,7 @@ const TARGETS: [[Goal; 2]; 4] = [
     [targets::RELEASE_SEED, targets::RELEASE_SCRIPT],
 ];
 
-/// Measures all three clients at all sizes.
+/// Measures all three clients with all sizes.
 pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     let sizes = [5_000, plan.scaled(100_000), plan.scaled(1_000_000)];
     let scene = Scene::empty();
@@ -100,7 +100,7 @@ fn findings(sizes: &[u64; 3], costs: &[[[Costs; 4]; 3]; 3], swept: &Costs) -> Fi
             let [small, large] = medians(kind);
             format!("{small:.2} → {large:.2} µs")
         };
-        // Additional cost of the larger frontier, in microseconds.
+        // Additional time for the larger frontier, in microseconds.
         let [ours, _, lua] = [0, 1, 2].map(|kind| medians(kind)[1] - medians(kind)[0]);
         table! { found;
             "C2", format!("{what}, time added by {many} groups instead of {few}"), "one atomic Lua script",

@@ -18,12 +18,12 @@ use crate::told::Spent;
 
 /// Pause of a group after each page.
 const PAUSE: Duration = Duration::from_millis(250);
-/// Number of groups: enough that one is always due.
+/// Number of groups. With so few pages per second, a group is always due.
 pub const GROUPS: u64 = 20_000;
 
-/// Measures the page cycle on kept URIs.
+/// Measures the page cycle with stored URIs.
 pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
-    // More URIs than are fetched.
+    // Queue more URIs than the run fetches.
     let uris = plan.scaled(30).max(6);
     let (scene, packed_server) = (Scene::empty(), super::packed());
     let (mut ours, mut theirs, mut packed) = <(Run, Run, Run)>::default();
@@ -59,7 +59,7 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     found
 }
 
-/// Figures of one kind.
+/// Results of one kind of client.
 #[derive(Default)]
 pub struct Run {
     /// Pages per second.
@@ -139,8 +139,8 @@ pub fn their_pages(server: &Server, span: Duration, run: &mut Run) {
 }
 
 impl Run {
-    /// Fetches pages for `span`; `page` fetches one and returns its round trips. Returns the number
-    /// of pages.
+    /// Fetches pages for `span`. `page` fetches one page and returns the number of its round trips.
+    /// Returns the number of pages.
     fn pages(&mut self, server: &Server, span: Duration, mut page: impl FnMut() -> u64) -> u64 {
         let cpu = cpu_seconds(server.pid());
         let start = Instant::now();

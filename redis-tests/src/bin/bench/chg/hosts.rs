@@ -1,4 +1,5 @@
-//! The synthetic hosts and URIs for all measurements of the frontier; equal seeds give equal data.
+//! The synthetic hosts and URIs for all measurements of the frontier. Equal seeds result in equal
+//! data.
 
 /// Crawl executions with their weights.
 pub const EXECUTIONS: [(&str, u32); 3] = [
@@ -15,7 +16,7 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Returns random bits that depend on the seed and `n` only (SplitMix64).
+    /// Returns random bits that depend only on the seed and `n` (SplitMix64).
     pub fn bits(&self, n: u64) -> u64 {
         let mut z = (n ^ self.seed.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -23,8 +24,8 @@ impl Hosts {
         z ^ (z >> 31)
     }
 
-    /// Returns the id of a group, which consists of a host group and a politeness configuration as
-    /// in Veidemann.
+    /// Returns the id of a group. As in Veidemann, it consists of a host group and a politeness
+    /// configuration.
     pub fn chg(&self, n: u64) -> String {
         format!("{:016x}{:04x}:default", self.bits(n), n & 0xffff)
     }

@@ -1,4 +1,5 @@
-//! C0: instructions that the server executes for each step of a frontier, on both storages.
+//! C0: number of instructions that the server executes for each step of a frontier, in both
+//! storages.
 
 use redis_tests::Options;
 
@@ -14,7 +15,7 @@ use crate::targets;
 
 /// Number of groups in the frontier before the first measured step.
 const GROUPS: u64 = 3_000;
-/// Number of kept URIs of each of these groups.
+/// Number of stored URIs of each of these groups.
 const URIS: u64 = 4;
 
 /// Measured steps, in the order in which they run, with the targets on a packed frontier.
@@ -26,7 +27,7 @@ const STEPS: [(&str, Goal); 5] = [
     ("`RELEASE … DONE … NEXT`", targets::PAGE_INSTRUCTIONS),
 ];
 
-/// Measures all steps on both storages.
+/// Measures all steps in both storages.
 pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     let requests = if plan.quick { 1_000 } else { 2_000 };
     let count = |storage: &str, options: Options| {
@@ -88,7 +89,7 @@ fn count(callgrind: &Callgrind, hosts: &Hosts, requests: u64) -> (f64, [f64; STE
     };
     let group = add_all(GROUPS, 0, 1);
     let new = add_all(0, URIS, URIS as i64 + 1);
-    // The reply is the number of URIs of the group in both cases.
+    // In both cases, the reply is the number of URIs of the group.
     let known = add_all(0, URIS, URIS as i64 + 1);
     let mut lease = Lease::default();
     let half = requests / 2;

@@ -1,4 +1,4 @@
-//! D10: long-running frontier commands that no other row measures, on both storages.
+//! D10: long frontier commands that no other row measures, in both storages.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::report::{Findings, note, say};
 use crate::series::grouped;
 use crate::slices::Slices;
 
-/// Number of crawl executions of the group that has many.
+/// Number of crawl executions of the group with many executions.
 const EXECUTIONS: u64 = 5_000;
 
 /// Time limit for a job.
@@ -25,7 +25,7 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     let sizes = [plan.scaled(1_000_000), plan.scaled(EXECUTIONS)];
     let mut slices = Slices::default();
     for _ in plan.repeat("D10: jobs on a frontier") {
-        // The rows of plain keys have the names of the commands only.
+        // The rows for plain keys contain only the names of the commands.
         for (storage, options) in [
             ("", redis_tests::simulated()),
             (", packed", packed_options()),
@@ -52,8 +52,8 @@ fn run_all(
 ) {
     let [groups, executions] = sizes;
     let uris = groups / 10;
-    // Three groups after the ones with counted URIs: one with many URIs, one with many executions,
-    // and the target of moves.
+    // After the groups with counted URIs come three groups: one with many URIs, one with many
+    // executions, and the target of moves.
     let [large, many, other] = [1, 2, 3].map(|n| hosts.chg(groups + n));
     let now = now_ms();
     let mut feeder = Feeder::new(server);
@@ -102,7 +102,7 @@ fn run_all(
         .int();
     assert_eq!(left, 0, "nothing is queued any more");
     ok!(server.wire(), "FLUSHALL", "SYNC");
-    // `CHG.ADD` runs at a simulated time, so that the frontier keeps due times that have passed.
+    // `CHG.ADD` runs at a simulated time, so that the frontier keeps due times in the past.
     let begin = now_ms() - 7_200_000;
     let due = (0..groups).map(|n| (n, begin + hosts.bits(!n) % 3_600_000));
     fill(&mut Feeder::new(server), hosts, begin, due);

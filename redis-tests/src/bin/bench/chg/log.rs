@@ -1,5 +1,5 @@
-//! Bytes that a page adds to the append-only file and to the replication stream, and the CPU
-//! time that both add.
+//! Number of bytes that a page adds to the append-only file and to the replication stream, and the
+//! CPU time of both.
 
 use redis_tests::{Options, Server};
 
@@ -13,7 +13,7 @@ use crate::series::{Series, grouped};
 use crate::targets;
 use crate::told::Spent;
 
-/// Measures pages on kept URIs with a replica that is in sync.
+/// Measures pages with stored URIs and a replica that is in sync.
 pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     let uris = plan.scaled(30).max(10);
     let fill = |server: &Server| fill_ours(server, hosts, GROUPS, uris);
@@ -67,7 +67,7 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     found
 }
 
-/// Server options that keep rewrites and replica pings out of the file and the stream.
+/// Server options that prevent rewrites of the file and pings to the replica.
 const RECORDED: [&str; 4] = [
     "--auto-aof-rewrite-percentage",
     "0",
@@ -94,7 +94,7 @@ impl Logged {
         }
     }
 
-    /// Fetches pages and returns what they add to the file and to the stream.
+    /// Fetches pages. Returns the number of bytes that they add to the file and to the stream.
     fn sizes(&self, fetch: impl FnOnce(&Server)) -> Sizes {
         let server = &self.server;
         let seen = || {
@@ -115,14 +115,14 @@ impl Logged {
     }
 }
 
-/// Bytes that pages add.
+/// Number of bytes that pages add.
 struct Sizes {
     pages: u64,
     /// Bytes per page in the append-only file and in the replication stream.
     each: [f64; 2],
 }
 
-/// Microseconds per page, on a server that logs nothing and on one that logs.
+/// Microseconds per page, on a server that writes no log and on a server that does.
 #[derive(Default)]
 struct Times {
     /// CPU time of the server.
@@ -132,12 +132,13 @@ struct Times {
 }
 
 impl Times {
-    /// Keeps both servers busy, one after the other.
+    /// Keeps both servers busy one after the other, and measures them.
     fn of(plan: &Plan, storage: &str, bare: &Server, logged: &Server) -> Times {
         let mut times = Times::default();
         say(&format!("processor time of a page with a log: {storage}"));
         for _ in 0..plan.reps {
-            // Many short runs in turn, of which the fastest counts: other programs only add time.
+            // Make many short runs in turn and take the fastest, because other programs can only
+            // add time.
             let mut fastest = [[f64::INFINITY; 2]; 2];
             for _ in 0..8 {
                 for (server, fastest) in [bare, logged].into_iter().zip(&mut fastest) {

@@ -47,13 +47,13 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     found
 }
 
-/// Figures of one command.
+/// Results of one command.
 #[derive(Default)]
 struct Step {
     what: &'static str,
-    /// Milliseconds of the longest call of each repetition.
+    /// Duration of the longest call in each repetition, in milliseconds.
     longest: Series,
-    /// Microseconds of each call.
+    /// Duration of each call, in microseconds.
     all: Series,
 }
 
@@ -69,7 +69,7 @@ impl Step {
     }
 }
 
-/// Queues groups with two kept URIs each, all due.
+/// Queues groups with two stored URIs each. All are due.
 fn fill(server: &Server, hosts: &Hosts, groups: u64) {
     let (execution, _) = hosts.execution(0);
     let mut feeder = Feeder::new(server);
@@ -91,7 +91,8 @@ struct Run<'a> {
     groups: u64,
     /// Number of calls of each command.
     calls: u64,
-    /// Microseconds of each call of each command, in the order in which they ran.
+    /// Duration of each call of each command in microseconds, in the order in which the commands
+    /// ran.
     steps: Vec<(&'static str, Series)>,
 }
 
@@ -107,7 +108,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Measures a command: `line` builds the `n`-th call, and `see` receives its reply.
+    /// Measures a command. `line` builds the `n`-th call, and `see` gets its reply.
     fn step(
         &mut self,
         what: &'static str,
@@ -228,8 +229,8 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Returns the CPU time of a server that has nothing to do, in seconds. The kernel charges a
-/// running thread late, so this waits until the server sleeps.
+/// Returns the CPU time of an idle server in seconds. Waits until the server sleeps, because the
+/// kernel updates the CPU time of a running thread with a delay.
 fn settled(server: &Server) -> f64 {
     while !is_asleep(server.pid()) {
         std::hint::spin_loop();

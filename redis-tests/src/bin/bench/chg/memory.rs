@@ -12,7 +12,7 @@ use crate::load::Feeder;
 use crate::report::{Findings, Goal, note, say, table};
 use crate::series::grouped;
 
-/// Measures groups of several sizes, with kept and with counted URIs.
+/// Measures groups of several sizes, with stored and with counted URIs.
 pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     let uris = plan.scaled(300_000);
     let mut found = Findings::default();
@@ -54,10 +54,11 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     found
 }
 
-/// Returns the memory growth of new servers after they were filled: with plain keys, with sorted sets, and packed.
+/// Fills new servers and returns their memory growth: with plain keys, with sorted sets, and
+/// packed.
 fn bytes(fill: impl Fn(&Server), fill_theirs: impl Fn(&Server)) -> [f64; 3] {
     let theirs = quiet(Options::new().no_module());
-    // Loads the scripts before the measurement, because they do not count as data.
+    // Load the scripts before the measurement, because they are not part of the data.
     let _ = Scripts::load(&theirs);
     [
         growth(&ours(), &fill),
@@ -73,7 +74,7 @@ fn growth(server: &Server, fill: impl Fn(&Server)) -> f64 {
     used() - before
 }
 
-/// Returns the numbers of groups with their due times, about an hour from now.
+/// Returns the numbers of groups and their due times, about an hour from now.
 fn later(groups: u64) -> impl Iterator<Item = (u64, u64)> {
     let at = now_ms() + 3_600_000;
     (0..groups).map(move |n| (n, at + n % 1000))

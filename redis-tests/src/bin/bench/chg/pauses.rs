@@ -1,4 +1,4 @@
-//! The cost of pausing an execution with many due groups that are queued before a group of another
+//! The time to pause an execution whose many due groups are queued before a group of another
 //! execution.
 
 use std::time::Instant;
@@ -16,8 +16,8 @@ use crate::series::{Series, grouped, time};
 use crate::targets;
 use crate::told::Spent;
 
-/// Measures the pause, the first `NEXT` after it, and a `NEXT` after a group has left from among
-/// the paused ones.
+/// Measures the pause, the first `NEXT` after it, and a `NEXT` after one of the paused groups has
+/// left the queue.
 pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     let groups = plan.scaled(100_000);
     let (mut whole, mut first, mut later) = <(Series, Series, Series)>::default();
@@ -61,7 +61,7 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     found
 }
 
-/// Returns the server time of a `NEXT` that must lease this group, in microseconds.
+/// Returns the server time in microseconds of a `NEXT` that must lease this group.
 fn next(server: &redis_tests::Server, chg: &str) -> f64 {
     let mut client = Client::unix(server);
     Spent::reset(server);

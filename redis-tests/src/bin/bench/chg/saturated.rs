@@ -16,16 +16,16 @@ use crate::report::{Findings, note, table};
 use crate::series::{Series, grouped, rate};
 use crate::targets;
 
-/// Workers, each with a connection of its own, on which it waits for its next page.
+/// Number of workers. Each has its own connection, on which it waits for its next page.
 pub const WORKERS: usize = 64;
 /// Pause of a group after each page.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Number of groups: enough that one is always due.
+/// Number of groups. It is so high that a group is always due.
 const GROUPS: u64 = 40_000;
 
 /// Measures pages per second.
 pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
-    // More URIs than are fetched.
+    // Queue more URIs than the run fetches.
     let uris = plan.scaled(20).max(5);
     let (scene, packed_server) = (Scene::empty(), super::packed());
     let mut rates = [(); 4].map(|()| Series::default());
@@ -136,7 +136,7 @@ impl Pages for Atomic {
         format!("EVALSHA {next} 4 chg_ready chg_wait chg_busy chg_token CHG: 600000")
     }
 
-    /// The first lease has no URI; the script treats that as a completed one.
+    /// The first lease has no URI. The script treats it like a completed one.
     fn lease(&self, reply: Pieces) -> Option<Lease> {
         Lease::of(reply, 0)
     }
@@ -163,7 +163,7 @@ impl Pages for Atomic {
     }
 }
 
-/// Fetches pages for `span` with all workers; each connection has one request in flight.
+/// Fetches pages for `span` with all workers. Each connection has one request in progress.
 fn pages(server: &Server, span: Duration, how: &impl Pages) -> Throughput {
     let before = queued(server);
     let worker = |_| {

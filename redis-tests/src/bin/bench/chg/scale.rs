@@ -1,4 +1,4 @@
-//! C6: a growing packed frontier of many groups, each with kept URIs, and one on plain keys.
+//! C6: a growing packed frontier of many groups with stored URIs, and a frontier on plain keys.
 
 use std::time::Duration;
 
@@ -18,20 +18,20 @@ use crate::series::{Series, grouped, time};
 use crate::targets;
 use crate::told::Spent;
 
-/// Number of groups with `--scale`, unless the run names another one.
+/// Number of groups with `--scale`, unless the run specifies another number.
 const GROUPS: u64 = 10_000_000;
 /// Number of groups without `--scale`, and of the second size with it.
 const MANY: u64 = 1_000_000;
-/// Number of kept URIs per group.
+/// Number of stored URIs per group.
 const URIS: u64 = 10;
 
-/// Time limit for saving or loading 10⁸ URIs, which takes several minutes.
+/// Timeout for saving or loading 10⁸ URIs, which takes several minutes.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Figures at one size.
+/// Results for one size.
 struct Stop {
     groups: u64,
-    /// Bytes per URI, including its share of the group.
+    /// Bytes per URI, including the URI's share of its group.
     used: f64,
     resident: f64,
     /// Size of the RDB file in bytes.
@@ -88,9 +88,9 @@ pub fn scale(plan: &Plan) -> Section {
     }
 }
 
-/// Grows a packed frontier to each of the sizes, and one on plain keys to the first size. Returns
-/// the rows and the figures of the packed frontier. `only` is the argument of `make bench` that
-/// repeats the run.
+/// Grows a packed frontier to each of the sizes, and a frontier on plain keys to the first size.
+/// Returns the rows and the results for the packed frontier. `only` is the argument of `make bench`
+/// that repeats the run.
 fn grow(plan: &Plan, hosts: &Hosts, sizes: &[u64], only: &str) -> (Findings, Vec<Stop>) {
     let plain = stops(
         plan,
@@ -147,7 +147,7 @@ fn grow(plan: &Plan, hosts: &Hosts, sizes: &[u64], only: &str) -> (Findings, Vec
     (found, packed)
 }
 
-/// Grows a frontier on a server with these options and returns the figures at each size.
+/// Grows a frontier on a server with these options, and returns the results for each size.
 fn stops(plan: &Plan, hosts: &Hosts, storage: &str, options: Options, sizes: &[u64]) -> Vec<Stop> {
     let mut server = quiet(options.timeout(TIMEOUT));
     let empty = Footprint::of(&server);
@@ -156,7 +156,7 @@ fn stops(plan: &Plan, hosts: &Hosts, storage: &str, options: Options, sizes: &[u
     let stop = |&groups: &u64| {
         say(&format!("C6: {} groups, {storage}", grouped(groups)));
         if there > 0 {
-            // The file holds the URIs that were fetched at the last size.
+            // The file contains the URIs that were fetched at the last size.
             reset(&mut server);
         }
         fill(&server, hosts, there..groups);
@@ -178,9 +178,8 @@ fn fill(server: &Server, hosts: &Hosts, groups: std::ops::Range<u64>) {
 }
 
 impl Stop {
-    /// Measures a server that holds this number of groups. `empty` is the memory of the empty
-    /// server, and `starting` the CPU time of its start. Each repetition loads the saved
-    /// file.
+    /// Measures a server with this number of groups. `empty` is the memory of the empty server, and
+    /// `starting` the CPU time of its start. Each repetition loads the saved file.
     fn at(
         plan: &Plan,
         server: &mut Server,

@@ -11,20 +11,20 @@ use crate::load::{Client, Feeder};
 use crate::machine::cpu_seconds;
 use crate::told::Spent;
 
-/// Range of the due times, in milliseconds.
+/// Range of due times, in milliseconds.
 const HOUR: u64 = 3_600_000;
 /// Number of measured requests of each kind.
 const SAMPLE: u64 = 10_000;
 
-/// The kind of client that works on the frontier.
+/// The kind of client that uses the frontier.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Kind {
     /// `CHG.*` commands.
     Ours,
     /// Veidemann's scripts and the commands around them.
     Seed,
-    /// One atomic Lua script per step on the same keys, as a careful user would write them today:
-    /// with the server's clock, first-in-first-out order, and a token.
+    /// One atomic Lua script per step on the same keys, as a careful user would write it today:
+    /// with the server's clock, in FIFO order, and with a token.
     Atomic,
 }
 
@@ -44,7 +44,7 @@ pub struct Bench<'a> {
 pub struct Cost {
     /// Time in commands.
     pub commands: f64,
-    /// CPU time, including reading requests and writing replies.
+    /// CPU time, including the time to read requests and write replies.
     pub processor: f64,
 }
 
@@ -84,8 +84,8 @@ impl Bench<'_> {
         }
     }
 
-    /// Returns the cost of each step on a frontier of `size` groups, and the cost of Veidemann's
-    /// sweep per group. Small frontiers are rebuilt several times to get enough samples.
+    /// Returns the server time of each step on a frontier of `size` groups, and of Veidemann's
+    /// sweep per group. Builds small frontiers several times to get enough samples.
     pub fn run(mut self, size: u64) -> ([Cost; 4], Cost) {
         let sample = (size / 2).min(SAMPLE);
         let rounds = SAMPLE / sample;
@@ -104,9 +104,10 @@ impl Bench<'_> {
         (spent, swept.over(rounds * size))
     }
 
-    /// Runs a step and returns its cost.
+    /// Runs a step and returns its server time.
     fn cost(&mut self, step: impl FnOnce(&mut Self)) -> Cost {
-        // Commands inside a script are counted twice: in the script's time and in their own.
+        // Commands inside a script are counted twice: in the time of the script and in their own
+        // time.
         const SCRIPTS: &[&str] = &["evalsha", "brpop"];
         const PLAIN: &[&str] = &["exists", "zrem", "hset", "zadd"];
         const OURS: &[&str] = &["chg.add", "chg.next", "chg.release"];
@@ -127,7 +128,7 @@ impl Bench<'_> {
     }
 
     /// Measures one frontier. Due times are spread over the past hour. `CHG.ADD` runs at a
-    /// simulated time, so that the frontier keeps them; afterwards, all groups are due.
+    /// simulated time, so that the frontier keeps these times. Afterwards, all groups are due.
     fn round(&mut self, size: u64, sample: u64) -> ([Cost; 4], Cost) {
         let hosts = self.hosts;
         let begin = now_ms() - 2 * HOUR;
@@ -181,7 +182,7 @@ impl Bench<'_> {
         self.exchange(&lines);
     }
 
-    /// Runs Veidemann's queue worker once; without it, its clients find no group.
+    /// Runs Veidemann's queue worker once. Without it, Veidemann's clients find no group.
     fn sweep(&mut self) {
         if self.kind == Kind::Seed {
             veidemann::sweep(&mut self.client, &self.seed.sweep, "chg_wait");

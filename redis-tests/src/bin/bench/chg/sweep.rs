@@ -29,7 +29,7 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     let (mut usual, mut due, mut first) = <(Series, Series, Series)>::default();
     let sample = SAMPLE.min(groups / 4);
     for rep in plan.repeat("C3: NEXT without a sweep") {
-        // Each repetition starts a new server, so that its longest slice belongs to this sweep.
+        // Start a new server for each repetition, so that its longest slice belongs to this sweep.
         let scene = Scene::empty();
         fill_ours(&scene.ours, hosts, groups, sample);
         usual.push(next(&scene.ours, sample).0);
@@ -59,7 +59,7 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     findings(groups, [&ours, &theirs], [&usual, &due, &first], stall)
 }
 
-/// Fills a frontier in which the first `due` groups are due now and the others in an hour.
+/// Fills a frontier. The first `due` groups are due now, and the others in an hour.
 fn fill_ours(server: &Server, hosts: &Hosts, groups: u64, due: u64) {
     ok!(server.wire(), "FLUSHALL", "SYNC");
     let begin = now_ms() - HOUR;

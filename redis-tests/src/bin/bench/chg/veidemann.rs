@@ -1,14 +1,15 @@
 //! The peer: Veidemann's frontier, a Java program that works on the documented keys with its own
-//! scripts and plain commands. Written from the descriptions, including its defects:
+//! scripts and plain commands. This code was written from the descriptions, and includes the
+//! defects of the program:
 //!
-//! * `BRPOP` takes the group that became ready last. If the client crashes after it, the group is
-//!   in no queue.
+//! * `BRPOP` takes the group that became ready last. If the client crashes after `BRPOP`, the group
+//!   is in no queue.
 //! * A release is four separate commands.
 //! * A release is not checked against the lease, and counts can become negative.
 //!
 //! One defect is not reproduced: the original script for adding puts the execution's id into
-//! `chg_wait` instead of the group's, so that nothing would ever be fetched. Here, it adds the
-//! group's id.
+//! `chg_wait` instead of the group's, so that no page would ever be fetched. Here, the script adds
+//! the group's id.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +23,7 @@ use crate::load::{Client, Feeder};
 
 /// Interval of the queue worker.
 pub const SWEEP_EVERY: Duration = Duration::from_millis(50);
-/// Pause of a group that had no URI.
+/// Pause of a group without a URI.
 const EMPTY: Duration = Duration::from_secs(1);
 /// Duration of a harvester's lease, in milliseconds.
 const BUSY_MS: u64 = 600_000;
@@ -64,7 +65,7 @@ impl Scripts {
         format!("EVALSHA {add} 4 CHG:{chg} chg_wait EIDC QCT {at} {execution} {chg}")
     }
 
-    /// Counts a URI in each of these groups, given by number and due time.
+    /// Counts a URI in each of these groups. Each group is given by its number and due time.
     pub fn fill(
         &self,
         feeder: &mut Feeder,
@@ -79,7 +80,7 @@ impl Scripts {
     }
 
     /// Sends the two calls that queue the `i`-th URI of a group. In the queue of an execution, all
-    /// scores are 0, so that members sort by depth, then time.
+    /// scores are 0, so that the members are sorted by depth and then by time.
     pub fn queue(&self, feeder: &mut Feeder, hosts: &Hosts, chg: u64, i: u64, at: u64) {
         let (keep, id) = (&self.keep, hosts.chg(chg));
         let (execution, weight) = hosts.execution(i);
@@ -91,7 +92,7 @@ impl Scripts {
     }
 }
 
-/// The background job, which processes both queues every 50 ms on a connection of its own.
+/// The background job. It processes both queues every 50 ms, on its own connection.
 pub struct Worker {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<()>,
@@ -123,14 +124,14 @@ impl Worker {
     }
 }
 
-/// Runs the worker's script once; returns the number of moved groups.
+/// Runs the worker's script once. Returns the number of moved groups.
 pub fn sweep(client: &mut Client, sha: &str, queue: &str) -> i64 {
     client
         .line(&format!("EVALSHA {sha} 2 {queue} chg_ready {}", now_ms()))
         .ints[0]
 }
 
-/// A harvester and its frontier client: takes a group, finds a URI and reports it done, with one
+/// A harvester and its frontier client. It takes a group, finds a URI and reports it as done, one
 /// round trip after the other.
 pub struct Harvester {
     client: Client,
@@ -153,7 +154,7 @@ impl Harvester {
         self.client.trips
     }
 
-    /// Returns the last string of a reply; `None` for an integer or null.
+    /// Returns the last string of a reply. Returns `None` for an integer or null.
     fn ask(&mut self, line: String) -> Option<String> {
         self.client.line(&line).texts.pop()
     }
@@ -182,8 +183,8 @@ impl Harvester {
         let draw = largest * (self.draws >> 11) as f64 / (1u64 << 53) as f64;
         let execution = self.ask(format!("ZRANGEBYSCORE UCHG:{chg} {draw} +inf LIMIT 0 1"));
         let Some(execution) = execution else {
-            // After its last URI, the group is still queued; this round releases it with a longer
-            // pause.
+            // After the last URI of the group, the group is still queued. This round releases it
+            // with a longer pause.
             self.release(&chg, pause.max(EMPTY));
             return self.page(pause);
         };
@@ -194,7 +195,7 @@ impl Harvester {
         let extend = &self.scripts.extend;
         self.ask(format!("EVALSHA {extend} 1 chg_busy {chg} {}", deadline()));
 
-        // Here the page is fetched.
+        // At this point, a real harvester fetches the page.
 
         // 7. Read the group again for the receiver of the result.
         self.ask(format!("HGETALL CHG:{chg}"));
@@ -219,7 +220,7 @@ impl Harvester {
     }
 }
 
-/// Takes a group as soon as one is ready, for the waiting clients of C4. Returns the group and its
+/// Takes a group when one becomes ready, for the waiting clients of C4. Returns the group and its
 /// due time.
 pub fn take(client: &mut Client, busy: &str) -> (String, u64) {
     let chg = client.line("BRPOP chg_ready 5").texts.pop();

@@ -18,7 +18,7 @@ use crate::targets;
 /// Number of waiting clients and of groups.
 const CLIENTS: u64 = 8;
 
-/// Measures on an idle server, and under the load of other clients.
+/// Measures a server without other load, and a server under the load of other clients.
 pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     let (mut ours, mut loaded, mut theirs) = <(Lateness, Lateness, Lateness)>::default();
     let span = plan.span() * 2;
@@ -120,7 +120,7 @@ fn our_client(server: &Server, pauses: &mut dyn Iterator<Item = u64>) -> Vec<f64
         lease = Lease::of(reply, 1).expect("a lease");
         waits.push(since(lease.due));
     }
-    // Released at once, so that the next run finds all groups.
+    // Release the group immediately, so that the next run finds all groups.
     client.line(&format!(
         "CHG.RELEASE '' {} {} DELAY 0",
         lease.chg, lease.token

@@ -1,4 +1,4 @@
-//! The cost of the module for commands that do not use it.
+//! The effect of the module on the speed of commands that do not use it.
 
 use super::scene::{start_plain, start_plain_storage};
 use crate::Plan;
@@ -40,11 +40,11 @@ const WRITES: [(&str, &str, &str, Goal); 5] = [
     ),
 ];
 
-/// Measures writes of unrelated clients, and of a crawler that updates its own counts.
+/// Measures writes of unrelated clients, and writes of a crawler that updates its own counts.
 pub fn measure(plan: &Plan) -> Findings {
     let mut found = Findings::default();
     say("writes of bystanders with and without the module");
-    // The servers hold no other data, which would compete for the CPU's caches.
+    // The servers contain no other data, because such data would compete for the CPU caches.
     let [bare, unused, used] = [start_plain(), start_plain_storage(), start_plain_storage()];
     for command in [&["DEDUPE.BEGIN", "", "crawl"][..], &["CHG.INFO", ""]] {
         used.wire().expect_ok(command);
@@ -62,12 +62,12 @@ pub fn measure(plan: &Plan) -> Findings {
         });
         let servers = [&bare, &unused, &used];
         let mut rates = [(); 3].map(|()| Series::default());
-        // Writes all keys once, so that the measured writes create none.
+        // Write all keys once, so that the measured writes create no keys.
         for server in servers {
             saturate(server, &batches, plan.span() / 2, 0);
         }
-        // Uses short turns: load and clock rate of the machine change within a second, and the
-        // differences are a few percent.
+        // Use short turns, because the load and the clock rate of the machine change within a
+        // second, and the differences are only a few percent.
         for rep in 0..plan.reps {
             let mut sums = [0.0; 3];
             for turn in 0..TURNS {

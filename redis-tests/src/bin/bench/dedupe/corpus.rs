@@ -1,9 +1,9 @@
-//! The synthetic crawls for all measurements of the index; equal seeds give equal data.
+//! The synthetic crawls for all measurements of the index. Equal seeds result in equal data.
 
 use std::io::Write;
 use std::ops::Range;
 
-/// Number of hosts; a few of them have most of the pages.
+/// Number of hosts. A few of them have most of the pages.
 const HOSTS: u64 = 5_000;
 /// Length of a hash in its written form, in bytes.
 pub const HASH_LEN: usize = 71;
@@ -57,7 +57,7 @@ impl Record {
 }
 
 impl Corpus {
-    /// Returns random bits that depend on the seed, `n` and `lane` only (SplitMix64).
+    /// Returns random bits that depend only on the seed, `n` and `lane` (SplitMix64).
     pub fn bits(&self, n: u64, lane: u64) -> u64 {
         let step = n.wrapping_mul(8).wrapping_add(lane).wrapping_add(1);
         let mut z = (self.seed.wrapping_mul(0xd134_2543_de82_ef95))
@@ -91,23 +91,23 @@ impl Corpus {
         }
     }
 
-    /// Returns the host of a hash. It uses the cube of a uniform draw, so that the first tenth of
-    /// the hosts has about half of the hashes.
+    /// Returns the host of a hash. Uses the cube of a uniform random number, so that the first
+    /// tenth of the hosts has about half of the hashes.
     fn host(&self, n: u64) -> u64 {
         let draw = (self.bits(n, 6) >> 11) as f64 / (1u64 << 53) as f64;
         (draw.powi(3) * HOSTS as f64) as u64
     }
 
-    /// Creates crawls of equal size from `hashes` hashes. Each crawl but the first also has some
-    /// hashes of earlier crawls: `shared` percent of its own number.
+    /// Creates crawls of equal size from `hashes` hashes. Each crawl except the first also has
+    /// hashes of earlier crawls; their number is `shared` percent of its own hashes.
     pub fn crawls(&self, hashes: u64, count: u64, shared: u64) -> Vec<Crawl> {
         let size = hashes / count;
         let crawl = |i: u64| self.crawl(i, i * size..(i + 1) * size, shared);
         (0..count).map(crawl).collect()
     }
 
-    /// Creates a crawl from its own hashes and some hashes of earlier crawls: `shared` percent of
-    /// its own number.
+    /// Creates a crawl from its own hashes and from hashes of earlier crawls. The number of the
+    /// latter is `shared` percent of its own hashes.
     pub fn crawl(&self, number: u64, own: Range<u64>, shared: u64) -> Crawl {
         let wanted = (own.end - own.start) * shared / 100;
         let before = own.start;

@@ -1,4 +1,4 @@
-//! The peers: the documented plain commands, sent by a client and run as Lua scripts.
+//! The peers: clients that send the documented plain commands, and Lua scripts that run them.
 
 use redis_tests::{Server, ok};
 
@@ -7,7 +7,7 @@ use crate::load::{Client, Feeder};
 
 /// The two documented look-ups as a Lua script.
 pub const LOOKUP_SCRIPT: &str = include_str!("documented/lookup.lua");
-/// A commit as a Lua script; returns the numbers of new and known hashes.
+/// A commit as a Lua script. Returns the numbers of new and known hashes.
 pub const COMMIT_SCRIPT: &str = include_str!("documented/commit.lua");
 /// A purge as a Lua script.
 pub const REBUILD_SCRIPT: &str = include_str!("documented/rebuild.lua");
@@ -44,8 +44,8 @@ pub fn commit(client: &mut Client, crawl: &str) -> (i64, i64) {
 }
 
 /// Commits the hashes of a crawl with the documented commands, like a real crawler: `HSCAN` (with a
-/// generous count of 1,000), and for each hash one `HSETNX` whose reply is awaited. Returns the
-/// numbers of new and known hashes.
+/// large count of 1,000), and for each hash one `HSETNX`, after which it waits for the reply.
+/// Returns the numbers of new and known hashes.
 pub fn commit_hashes(client: &mut Client, crawl: &str) -> (i64, i64) {
     let mut cursor = "0".to_owned();
     let (mut new, mut known) = (0, 0);
@@ -86,7 +86,7 @@ pub fn purge(client: &mut Client, gone: &str, kept: &[&str]) {
     }
 }
 
-/// Returns a digest of the merged index, which is equal for equal hashes and owners.
+/// Returns a digest of the merged index. Equal hashes and owners have equal digests.
 pub fn index_digest(server: &Server) -> String {
     let digest = ok!(server.wire(), "DEBUG", "DIGEST-VALUE", "allhashes");
     digest.items()[0].text()

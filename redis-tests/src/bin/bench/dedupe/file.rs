@@ -19,8 +19,8 @@ pub struct Times {
     load: [Series; 3],
 }
 
-/// Saves all three servers and restarts them from their files several times; returns the times and
-/// the memory afterwards.
+/// Saves all three servers and restarts them from their files several times. Returns the times, and
+/// the memory after the restarts.
 pub fn load(plan: &Plan, scene: &mut Scene) -> (Times, [Footprint; 3]) {
     let mut times = Times::default();
     for _ in plan.repeat("D7: RDB files") {
@@ -29,7 +29,7 @@ pub fn load(plan: &Plan, scene: &mut Scene) -> (Times, [Footprint; 3]) {
         }
         let servers = [&mut scene.ours, &mut scene.packed, &mut scene.plain];
         for (server, load) in servers.into_iter().zip(&mut times.load) {
-            // The log has a resolution of milliseconds.
+            // The resolution of the log is one millisecond.
             load.push(reset(server).max(0.001));
         }
     }
@@ -43,7 +43,7 @@ pub fn save_seconds(server: &Server) -> f64 {
     start.elapsed().as_secs_f64()
 }
 
-/// Returns the rows for the current files.
+/// Returns the rows about the current files.
 pub fn findings(scene: &Scene, times: &Times, hashes: u64) -> Findings {
     let mut found = Findings::default();
     let sizes = scene

@@ -1,4 +1,4 @@
-//! D10: long-running index commands that no other row measures.
+//! D10: long index commands that no other row measures.
 
 use redis_tests::ok;
 

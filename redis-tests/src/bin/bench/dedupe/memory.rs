@@ -33,7 +33,8 @@ pub fn findings(scene: &Scene, moments: [[Footprint; 3]; 3], hashes: u64) -> Fin
     found
 }
 
-/// Returns the shares of the value and of the rest in a server's growth, in bytes per hash.
+/// Returns the memory growth of a server in bytes per hash: the part of the packed value, and the
+/// rest.
 pub fn parts(server: &Server, grown: f64, hashes: u64) -> String {
     let usage = ok!(server.wire(), "MEMORY", "USAGE", "allhashes").int() as f64;
     let value = usage / hashes as f64;

@@ -52,7 +52,8 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
         lua.push(rebuild(&scene.plain, &crawls));
         let rebuilt = Outcome::of(&scene.plain);
         assert_eq!(result, rebuilt, "removal equals the script's rebuild");
-        // Takes a minute and misses the goal by a factor of twenty, so one run is enough.
+        // The rebuild takes a minute and misses the goal by a factor of twenty, so one run is
+        // enough.
         if rep == 1 {
             say("D8: client loop");
             reset(&mut scene.plain);
@@ -100,7 +101,7 @@ fn kept(crawls: &[Crawl]) -> Vec<&str> {
         .collect()
 }
 
-/// Removes a crawl; returns the seconds and the reply.
+/// Removes a crawl. Returns the seconds and the reply.
 pub fn remove(server: &Server, crawl: &Crawl) -> (f64, Vec<i64>) {
     let mut wire = server.wire();
     let start = Instant::now();

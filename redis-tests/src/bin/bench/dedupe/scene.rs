@@ -12,7 +12,7 @@ use crate::machine::resident;
 /// Name of the peer: the documented layout with plain commands.
 pub const DOCUMENTED: &str = "the documented layout by plain commands";
 
-/// A server with the module and plain storage, one with the module and packed storage, and one
+/// Three servers: with the module and plain storage, with the module and packed storage, and
 /// without the module.
 pub struct Scene {
     /// Server with the module and plain storage.
@@ -43,8 +43,8 @@ impl Scene {
         [&mut self.ours, &mut self.packed]
     }
 
-    /// Writes the crawls to all servers, to each with its own commands, and commits the first
-    /// `committed`.
+    /// Writes the crawls to all servers with the commands of each server, and commits the first
+    /// `committed` crawls.
     pub fn fill(&mut self, corpus: &Corpus, crawls: &[Crawl], committed: usize) {
         add(&self.ours, corpus, crawls, committed);
         add(&self.packed, corpus, crawls, committed);
@@ -55,7 +55,7 @@ impl Scene {
         self.compare_storages(corpus, last);
     }
 
-    /// Checks that both storages give equal replies, for counts and for random hashes below
+    /// Checks that both storages return equal replies, for counts and for random hashes below
     /// `limit`.
     pub fn compare_storages(&self, corpus: &Corpus, limit: u64) {
         assert_eq!(hashes(&self.ours), hashes(&self.packed), "as many hashes");
@@ -101,7 +101,7 @@ pub fn records(server: &Server, hashes: &[impl AsRef<[u8]>]) -> Reply {
     server.wire().expect_ok(&words)
 }
 
-/// Returns the number of hashes in the merged index on any storage.
+/// Returns the number of hashes in the merged index, in any storage.
 pub fn hashes(server: &Server) -> i64 {
     match ok!(server.wire(), "TYPE", "allhashes").text().as_str() {
         "hash" => ok!(server.wire(), "HLEN", "allhashes").int(),
@@ -137,7 +137,7 @@ pub fn add_one(server: &Server, corpus: &Corpus, crawl: &Crawl, number: u64) {
     feeder.finish();
 }
 
-/// Kills a server and restarts it from the data it saved; returns the load time that it reports, in
+/// Kills a server and restarts it from its saved data. Returns the load time that it reports, in
 /// seconds.
 pub fn reset(server: &mut Server) -> f64 {
     server.restart();
@@ -157,12 +157,12 @@ pub fn rdb_bytes(server: &Server) -> u64 {
 pub struct Footprint {
     /// Bytes requested from the allocator.
     pub used: f64,
-    /// Resident bytes, after the allocator returned what it could.
+    /// Resident bytes, after the allocator returned unused memory to the system.
     pub resident: f64,
 }
 
 impl Footprint {
-    /// Returns the memory of this server after all background frees are complete.
+    /// Returns the memory of this server. Waits until all background frees are complete.
     pub fn of(server: &Server) -> Footprint {
         until("the server has freed what it no longer needs", || {
             server.info_number("lazyfree_pending_objects") == 0

@@ -1,4 +1,5 @@
-//! F5: a query for a page with very many captures, and the waits of other clients meanwhile.
+//! F5: a query for a page with very many captures, and the waiting times of other clients
+//! meanwhile.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -66,8 +67,8 @@ pub fn measure(plan: &Plan, corpus: &Corpus, peer: Option<&Peer>) -> Findings {
     findings(plan, &figures)
 }
 
-/// Sends a request and records the seconds until the whole response has arrived. Returns the
-/// timestamps of its rows.
+/// Sends a request and records the time in seconds until the whole response has arrived. Returns
+/// the timestamps of its rows.
 fn timed(address: SocketAddr, target: &str, seconds: &mut Series) -> Vec<String> {
     let start = Instant::now();
     let answer = get(address, target);
@@ -78,8 +79,8 @@ fn timed(address: SocketAddr, target: &str, seconds: &mut Series) -> Vec<String>
     text.lines().map(second).collect()
 }
 
-/// Returns the milliseconds that other clients wait while `something` runs. Their requests are sent
-/// on schedule, whether or not earlier ones have been answered.
+/// Returns the milliseconds that other clients wait while `something` runs. Sends their requests on
+/// schedule, even if earlier requests have no response yet.
 fn waits(address: SocketAddr, targets: &[String], something: impl FnOnce()) -> Vec<f64> {
     const CLIENTS: u32 = 8;
     let over = AtomicBool::new(false);

@@ -1,4 +1,4 @@
-//! A large index with the kinds of rows that the measurements query.
+//! A large index with all kinds of rows that the measurements query.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -13,7 +13,7 @@ use crate::Plan;
 
 /// Number of rows of a prefix query.
 pub const PREFIX_ROWS: u64 = 171;
-/// Number of captures of the most-captured URL.
+/// Number of captures of the URL with the most captures.
 pub const CAPTURES: u64 = 300_000;
 
 /// An archive on disk.
@@ -29,7 +29,7 @@ pub struct Corpus {
     pub prefixes: Vec<String>,
     /// URLs whose records are stored.
     pub records: Vec<String>,
-    /// Total size of those records in bytes.
+    /// Total size of these records in bytes.
     stored: u64,
 }
 
@@ -70,8 +70,9 @@ impl Corpus {
             }
         }
         lines.sort_unstable();
-        // Every source caches parts of its own index in memory. Configurations with thousands of
-        // sources therefore use this small index, `set.cdxj`, so that the caches fit.
+        // Every source caches parts of its own index in memory. Therefore configurations with
+        // thousands of sources use this small index, `set.cdxj`, so that the caches fit into
+        // memory.
         let some = lines.iter().filter(|line| line.contains("/set/000/"));
         corpus.write("set.cdxj", &some.map(String::as_str).collect::<String>());
         corpus.rows = lines.len() as u64;
@@ -111,7 +112,7 @@ impl Corpus {
         let mut file = Vec::new();
         for number in 0..2_000 {
             let url = format!("http://gazette.example.org/record/{number}.html");
-            // Compressed hex digits take half of their size.
+            // Compressed hex digits take half of their original size.
             let noise: String = (0..760).map(|_| format!("{:016x}", rng.bits())).collect();
             let body = format!("<html><title>{number}</title><p>{noise}</p></html>\n");
             let head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length";
@@ -162,7 +163,7 @@ impl Corpus {
 
 fn line(rng: &mut Rng, url: &str, place: Option<(usize, usize)>) -> String {
     let (length, offset, file, timestamp) = match place {
-        // The date equals that of the stored record.
+        // The date is equal to the date of the stored record.
         Some((length, offset)) => (
             length as u64,
             offset as u64,

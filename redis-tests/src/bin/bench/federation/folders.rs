@@ -1,4 +1,4 @@
-//! U4: cost of a query for one URL in a folder of many files.
+//! U4: duration of a query for one URL in a folder of many files.
 
 use std::path::Path;
 use std::time::Duration;
@@ -68,8 +68,8 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
             assert_eq!((answer.status, lines), (200, 1), "{target}");
         }
         settle(&ours);
-        // The server lists the folder once a second; from then on, it uses what it learned about
-        // the files.
+        // The server lists the folder once a second. After that, it uses its cached data about the
+        // files.
         get(ours.address(), &many[0]);
         let [mut in_many, mut in_one] = [(); 2].map(|()| Series::default());
         for rep in 1..=plan.reps {

@@ -1,4 +1,4 @@
-//! F4: a group in which one source hangs.
+//! F4: a query to a group with one source that does not answer.
 
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,26 +13,26 @@ use crate::report::{Findings, note, say, table};
 use crate::series::{Series, grouped};
 use crate::targets;
 
-/// `index_timeout`, in milliseconds.
+/// The value of `index_timeout`, in milliseconds.
 const TIMEOUT: f64 = 300.0;
-/// Number of groups that are queried once each on an idle server.
+/// Number of groups that are each queried once on an idle server.
 const ALONE: usize = 20;
-/// Number of concurrent requests afterwards.
+/// Number of concurrent requests in the second measurement.
 const CLIENTS: usize = 32;
 
 /// Measures the delay.
 pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
     say("F4: a source hangs");
     let queries = plan.scaled(10_000) as usize;
-    // A source that completes connections but never answers. Sources that fail repeatedly are
-    // skipped for a while, so the configuration has many that have not failed yet.
+    // This source accepts connections but never answers. The server skips sources that fail
+    // repeatedly for a while, so the configuration contains many sources that have not failed yet.
     let silent = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let address = silent.local_addr().expect("a bound port");
     std::thread::spawn(move || {
         let mut kept = Vec::new();
         for stream in silent.incoming().flatten() {
             kept.push(stream);
-            // Drops the oldest connections, which the other side has closed.
+            // Drop the oldest connections, which the other side has closed.
             if kept.len() > 4 * CLIENTS {
                 kept.drain(..CLIENTS);
             }
@@ -64,7 +64,7 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
         connection.first_byte().expect("an answer comes");
         late.push(start.elapsed().as_secs_f64() * 1e3 - TIMEOUT);
     }
-    // Expects all rows of the other source, whose number is known.
+    // The response must contain all rows of the other source. Their number is known.
     let ask = |group: usize| {
         let answer = get(ours.address(), &target(group));
         assert_eq!(

@@ -1,4 +1,4 @@
-//! U1: crawlers that look a page up before they write a record.
+//! U1: crawlers that look up a page before they write a record.
 
 use std::fmt::Write as _;
 
@@ -15,9 +15,9 @@ use crate::targets;
 
 /// Number of connections that crawlers keep open.
 const CONNECTIONS: usize = 400;
-/// Look-ups per second that must be answered in time.
+/// Number of look-ups per second that the server must answer in time.
 const RATE: f64 = 20_000.0;
-/// Captures per URL, each by another crawl.
+/// Number of captures per URL. Each is from another crawl.
 const CRAWLS: u64 = 3;
 /// Number of queried URLs.
 const ASKED: usize = 2_000;
@@ -71,7 +71,7 @@ pub fn measure(plan: &Plan, corpus: &Corpus, peer: Option<&Peer>) -> Findings {
     let theirs = peer.map(|peer| peer.start(&config));
     let mut rng = Rng::seeded(plan.seed);
     let asked: Vec<String> = (0..ASKED).map(|_| url(rng.below(urls))).collect();
-    // The query as warcprox sends it, and the equivalent query for the peer.
+    // The query that warcprox sends, and the equivalent query for the peer.
     let of_dedupe = |url: &String| {
         format!("/seen/cdx?url={url}&fl=timestamp,digest&filter=!mimetype:warc/revisit&limit=-1")
     };
@@ -102,7 +102,7 @@ pub fn measure(plan: &Plan, corpus: &Corpus, peer: Option<&Peer>) -> Findings {
         connections: CONNECTIONS,
         pause: None,
     };
-    // Each connection pauses this many milliseconds between two requests.
+    // Pause of each connection between two requests, in milliseconds.
     let paced = Load {
         pause: Some((CONNECTIONS as f64 / RATE * 1e3) as u64 - 2),
         ..busy

@@ -1,6 +1,6 @@
-//! `crawlspace serve` compared with pywb's index and resource server (F1 to F5, U1), and its own
-//! costs: WACZ files compared with plain files (U2), access rules (U3), and folders with many files
-//! (U4).
+//! `crawlspace serve` compared with pywb's index and resource server (F1 to F5, U1), and measured
+//! on its own: WACZ files compared with plain files (U2), access rules (U3), and folders with many
+//! files (U4).
 
 mod closest;
 mod corpus;

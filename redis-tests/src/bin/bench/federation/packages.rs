@@ -16,9 +16,9 @@ use crate::report::{Findings, note, say, table};
 use crate::series::{Series, grouped, rate};
 use crate::targets;
 
-/// Approximate number of rows of the package's index: those of the records and some others.
+/// Approximate number of rows in the package's index: the rows of the records and some others.
 const ROWS: usize = 40_000;
-/// Rows per block, as the format's own tools write them.
+/// Number of rows per block, as the tools of the format write them.
 const BLOCK: usize = 1024;
 
 /// Measures both forms.
@@ -67,7 +67,7 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
 }
 
 /// Writes a part of the index as a file, and a package with the same rows and the records. Returns
-/// the number of rows, and URLs with one row each.
+/// the number of rows, and URLs that have only one row.
 fn pack(corpus: &Corpus) -> (u64, Vec<String>) {
     let read = |path: PathBuf| std::fs::read(path).expect("what was written before is there");
     let text = String::from_utf8(read(corpus.path("index.cdxj"))).expect("the index is UTF-8");
@@ -104,7 +104,7 @@ fn pack(corpus: &Corpus) -> (u64, Vec<String>) {
     (lines.len() as u64, urls)
 }
 
-/// Compresses an index in blocks; returns the blocks and their secondary index.
+/// Compresses an index in blocks. Returns the blocks and their secondary index.
 pub(super) fn blocks(lines: &[&str]) -> (Vec<u8>, String) {
     let (mut packed, mut secondary) = (Vec::new(), String::new());
     let name = "index.cdx.gz";

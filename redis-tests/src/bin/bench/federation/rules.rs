@@ -1,4 +1,4 @@
-//! U3: cost of a million access rules per query.
+//! U3: time that a million access rules add to a query.
 
 use std::fmt::Write as _;
 
@@ -79,7 +79,7 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
     found
 }
 
-/// Writes a rule for each row of the index, which allows its urlkey, and further rules that exclude
+/// Writes a rule for each row of the index, which allows its urlkey, and more rules, which exclude
 /// other sites. Returns the number of rules.
 fn write(plan: &Plan, corpus: &Corpus) -> u64 {
     let rules = plan.scaled(RULES);
@@ -89,7 +89,7 @@ fn write(plan: &Plan, corpus: &Corpus) -> u64 {
     let mut near = 0;
     for line in index.lines() {
         let key = line.split(' ').next().unwrap_or_default();
-        // One rule in eight is for a prefix of urlkeys, the others are for an exact urlkey.
+        // One rule in eight has a prefix of urlkeys. The others have an exact urlkey.
         let end = if near % 8 == 0 { "" } else { "###" };
         let _ = writeln!(text, "{key}{end} - {{\"access\": \"allow\"}}");
         near += 1;

@@ -43,7 +43,7 @@ impl Ours {
         Ours { program, address }
     }
 
-    /// Returns the address that it listens on.
+    /// Returns the address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -65,11 +65,11 @@ impl Ours {
     }
 }
 
-/// An installed pywb, run as its users do.
+/// An installed pywb, started in the same way as its users start it.
 pub struct Peer(Pywb);
 
 impl Peer {
-    /// Installs pywb; `None` if that is impossible.
+    /// Installs pywb. Returns `None` if that is impossible.
     pub fn install() -> Option<Peer> {
         let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
         let folder = root().join(target).join("tmp/pywb");

@@ -20,7 +20,7 @@ struct Case {
     id: &'static str,
     what: String,
     targets: Vec<String>,
-    /// Number of lines of a response; `None` for a record.
+    /// Number of lines of a response; `None` if the response is a record.
     rows: Option<usize>,
     goal: Goal,
 }
@@ -69,7 +69,7 @@ pub fn measure(plan: &Plan, corpus: &Corpus, peer: Option<&Peer>) -> Findings {
     found
 }
 
-/// Returns how many microseconds the decompression of a record takes by itself.
+/// Returns how many microseconds the decompression of a record takes alone.
 fn unpacking(corpus: &Corpus) -> f64 {
     let packed =
         std::fs::read(corpus.path("warcs/records.warc.gz")).expect("the records are there");
@@ -107,7 +107,7 @@ fn cases(corpus: &Corpus) -> Vec<Case> {
 }
 
 impl Case {
-    /// Checks that some responses are correct and equal on both servers.
+    /// Checks that some responses are correct, and equal on both servers.
     fn check(&self, addresses: &[SocketAddr]) {
         for target in self.targets.iter().step_by(self.targets.len() / 3) {
             let answers = addresses.iter().map(|address| {
@@ -128,8 +128,8 @@ impl Case {
         }
     }
 
-    /// Returns the part on which both servers must agree: urlkey, timestamp and digest of each row,
-    /// or the body of the HTTP response in the record.
+    /// Returns the part of a response that must be equal on both servers: urlkey, timestamp and
+    /// digest of each row, or the body of the HTTP response in the record.
     fn gist(&self, text: &str) -> Vec<String> {
         if self.rows.is_none() {
             let body = text.splitn(3, "\r\n\r\n").nth(2).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! A fast upstream for both servers: a web server that returns rows of the requested URL at nearly
-//! no cost.
+//! A fast upstream for both servers: a web server that returns rows for the requested URL with
+//! almost no work.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -66,8 +66,8 @@ fn answer(mut stream: TcpStream) -> io::Result<()> {
     }
 }
 
-/// Returns the rows of `http://example.com/page/7`, percent-encoded or not; each source has its own
-/// capture times.
+/// Returns the rows of `http://example.com/page/7`, given percent-encoded or not. The capture times
+/// differ between sources.
 fn rows(target: &str) -> String {
     let second = match target.as_bytes().get(1) {
         Some(b'a') => 1,

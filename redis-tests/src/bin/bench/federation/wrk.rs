@@ -14,12 +14,12 @@ pub const CONNECTIONS: usize = 16;
 
 /// Returns the duration of one run.
 pub fn span(plan: &Plan) -> Duration {
-    // wrk measures whole seconds.
+    // wrk only accepts whole seconds.
     Duration::from_secs(if plan.quick { 1 } else { 5 })
 }
 
-/// Returns the requests per second for these targets, which are requested in turn over persistent
-/// connections.
+/// Requests these targets in turn over persistent connections, and returns the number of requests
+/// per second.
 ///
 /// # Panics
 /// Panics if wrk is not installed, or a response has a status other than 200, because error
@@ -41,7 +41,7 @@ pub struct Load {
     pub pause: Option<u64>,
 }
 
-/// The outcome of a run.
+/// The results of a run.
 pub struct Outcome {
     /// Responses per second.
     pub rate: f64,

@@ -9,16 +9,16 @@ use redis_tests::archive::{Entry, Folder, member};
 use crate::dedupe::{commit_hashes, sum};
 use crate::load::{Client, Connection, Watch};
 
-/// The outcome of an import.
+/// The results of an import.
 pub struct Imported {
     pub seconds: f64,
-    /// Processor use of the server, as a share of a core.
+    /// Processor use of the server, as a fraction of a core.
     pub busy: f64,
     pub round_trips: u64,
 }
 
-/// Imports all files: the responses and the commit of each crawl, then the revisits, which need
-/// every original.
+/// Imports all files: first the responses and the commit of each crawl, then the revisits, because
+/// these need all originals.
 pub fn import(server: &Server, folder: &Folder) -> Imported {
     let watch = Watch::start(server);
     let mut client = Importer(Client::over(Connection::tcp(server)));
@@ -54,8 +54,8 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// Parses a line of a response or a revisit; `None` for other records. It reads only the fields
-    /// it needs and is faster than a JSON parser.
+    /// Parses a line of a response or a revisit. Returns `None` for other records. Reads only the
+    /// needed fields, and is faster than a JSON parser.
     fn read(line: &'a str) -> Option<Line<'a>> {
         let (_, rest) = line.split_once(' ')?;
         let (date, json) = rest.split_once(' ')?;

@@ -1,5 +1,5 @@
 //! `crawlspace indexer` compared with an importer that sends the documented plain commands (I1,
-//! I2), and the cost of many small crawls (I3).
+//! I2), and an import of many small crawls (I3).
 
 mod documented;
 
@@ -97,17 +97,17 @@ fn method(plan: &Plan, collection: &Collection) -> String {
     )
 }
 
-/// An import by one program or several at once.
+/// An import by one program, or by several at the same time.
 struct Run {
     seconds: f64,
-    /// Processor use of the server and of the programs, as shares of a core.
+    /// Processor use of the server and of the programs, as fractions of a core.
     server: f64,
     programs: f64,
     /// Peak memory of the largest program.
     peak: u64,
 }
 
-/// Imports everything into a new server with this many concurrent programs.
+/// Imports all files into a new server with this many programs at the same time.
 fn import(collection: &Collection, programs: usize, arguments: &[&str]) -> (Server, Run) {
     let server = Options::new().args(&["--hz", "10"]).start();
     let watch = Watch::start(&server);
@@ -140,7 +140,8 @@ fn indexer(server: &Server, manifest: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// Returns the state of an index: equal for equal hashes, owners, records, counts and dependencies.
+/// Returns the state of an index. States are equal if hashes, owners, records, counts and
+/// dependencies are equal.
 fn index_of(server: &Server, collection: &Collection) -> Vec<String> {
     let mut c = server.wire();
     let mut crawls: Vec<&str> = Vec::new();
@@ -200,7 +201,8 @@ fn findings(plan: &Plan, collection: &Collection) -> Findings {
     found
 }
 
-/// Measures many files of few captures, each in its own crawl, to show the server's cost per file.
+/// Imports many files with few captures, each in its own crawl, to measure the server's time per
+/// file.
 fn small_crawls(plan: &Plan, found: &mut Findings) {
     let files = plan.scaled(SMALL_CRAWLS);
     say(&format!("import: {files} crawls of {SMALL} captures"));
@@ -230,7 +232,7 @@ fn small_crawls(plan: &Plan, found: &mut Findings) {
         seconds = seconds.shown(time));
 }
 
-/// Returns the number of calls of each command, by clients, scripts and the module.
+/// Returns the number of calls of each command, including calls by scripts and the module.
 fn calls(server: &Server) -> Vec<(String, u64)> {
     let stats = ok!(server.wire(), "INFO", "commandstats").text();
     let calls = |line: &str| {

@@ -45,7 +45,7 @@ fn per_job(plan: &Plan) -> u64 {
     plan.scaled(1000).max(10)
 }
 
-/// Output of the program about an index.
+/// Output of the program for an index.
 struct Got {
     seconds: f64,
     /// Median and 99th percentile of the time of a hit, in seconds.
@@ -53,7 +53,7 @@ struct Got {
     entry: PathBuf,
 }
 
-/// Gets an index once, then measures hits.
+/// Gets an index once, and then measures cache hits.
 fn get(archive: &Path, cache: &Path, jobs: &str, hits: u64) -> Got {
     let program = tool().with_file_name("examples").join("index_cache");
     let output = Command::new(&program)
@@ -190,7 +190,7 @@ impl Many<'_> {
             let got = get(&self.archive, cache.path(), &jobs, plan.scaled(100_000));
             more.push(got.seconds);
             hits.push(got.hit[0]);
-            // All jobs are cached, but no index of the set.
+            // All jobs are cached, but the index of the set is not.
             fs::remove_dir_all(&got.entry).expect("an entry");
             for entry in fs::read_dir(fresh.path().join("dedupcrawllogindex")).expect("a folder") {
                 let path = entry.expect("an entry").path();

@@ -1,12 +1,12 @@
-//! The synthetic archive for all measurements of tags; equal seeds give equal data. It has
-//! collections of organizations, a third of them private, and captures in WARC files named as
-//! Archive-It names them.
+//! The synthetic archive for all measurements of tags. Equal seeds result in equal data. It has
+//! collections of organizations, a third of them private, and captures in WARC files with names as
+//! in Archive-It.
 
 use redis_tests::Rng;
 
 /// Number of collections.
 const COLLECTIONS: usize = 10_000;
-/// Number of organizations that own them.
+/// Number of organizations that own the collections.
 const ORGANISATIONS: u64 = 1_000;
 
 /// Number of captures per file of [`Archive::stored`].
@@ -14,7 +14,7 @@ pub const IN_A_FILE: u64 = 500;
 
 /// A collection.
 pub struct Collection {
-    /// The number in the names of its WARC files.
+    /// The number in the names of the collection's WARC files.
     pub id: u64,
     /// Number of the organization that owns it.
     pub organisation: u64,
@@ -40,15 +40,15 @@ pub struct Capture {
     digest: String,
     length: u64,
     offset: u64,
-    /// Name of its WARC file, sometimes with a path before it.
+    /// Name of the capture's WARC file, sometimes with a path before it.
     pub filename: String,
 }
 
 impl Archive {
-    /// Generates the archive of this seed.
+    /// Generates the archive for this seed.
     pub fn new(seed: u64) -> Archive {
         let mut rng = Rng::seeded(seed);
-        // Ids have gaps, because collections were deleted over the years.
+        // Ids have gaps, because some collections were deleted over the years.
         let mut ids: Vec<u64> = (1..=2 * COLLECTIONS as u64).collect();
         rng.shuffle(&mut ids);
         let collections = ids[..COLLECTIONS].iter().map(|&id| Collection {
@@ -62,7 +62,7 @@ impl Archive {
         }
     }
 
-    /// Returns the `n`-th capture. One in twenty is in a foreign file whose name matches no rule.
+    /// Returns the `n`-th capture. One capture in twenty is in a file whose name matches no rule.
     pub fn capture(&self, n: u64) -> Capture {
         let seed = self.seed.wrapping_add(n);
         let mut rng = Rng::seeded(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
@@ -83,7 +83,7 @@ impl Archive {
         }
     }
 
-    /// Returns the `n`-th capture of a complete archive with [`IN_A_FILE`] captures per file.
+    /// Returns the `n`-th capture of an archive with [`IN_A_FILE`] captures per file.
     pub fn stored(&self, n: u64) -> Capture {
         Capture {
             filename: self.capture(n / IN_A_FILE).filename,

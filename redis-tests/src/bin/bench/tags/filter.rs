@@ -1,4 +1,4 @@
-//! T1: cost of filtering per capture, compared with what archives do without tags.
+//! T1: time to filter a capture, compared with the method of archives without tags.
 
 use std::collections::BTreeMap;
 
@@ -18,17 +18,17 @@ pub const BATCH: u64 = 10_000;
 /// Number of captures of an ordinary query.
 const QUERY: u64 = 100;
 
-/// A query, and the peer that it is compared with.
+/// A query, and the peer with which it is compared.
 struct Case {
     id: &'static str,
     what: &'static str,
-    /// Arguments; the last one is the format of the lines.
+    /// Arguments. The last one is the format of the lines.
     conditions: Vec<String>,
     /// Name of the peer, and the method of the Java program.
     peer: Option<(&'static str, String)>,
     captures: u64,
     line: fn(&Capture) -> String,
-    /// Target for the time per capture, if any.
+    /// Target for the time per capture, if there is one.
     target: Option<Goal>,
 }
 
@@ -38,7 +38,7 @@ struct Figures {
     server: Series,
     seen: Series,
     theirs: Series,
-    /// Seconds of the first call, and of the peer to build its filter.
+    /// Duration of the first call in seconds, and time of the peer to build its filter.
     first: Series,
     build: Series,
 }
@@ -70,7 +70,7 @@ pub fn measure(plan: &Plan, archive: &Archive, peer: Option<&Peer>) -> Findings 
 }
 
 impl Case {
-    /// Measures a case once; returns which captures are kept.
+    /// Measures a case once. Returns bits for the captures that pass.
     fn measure(
         &self,
         server: &Server,
@@ -103,7 +103,7 @@ impl Figures {
     }
 }
 
-/// Returns the cases; the order of long alternatives depends on `order`.
+/// Returns the cases. The order of long alternatives depends on `order`.
 fn cases(archive: &Archive, order: u64) -> Vec<Case> {
     let organisation = archive.collections[0].organisation;
     let collections = archive.alternatives(order);
@@ -148,7 +148,7 @@ fn cases(archive: &Archive, order: u64) -> Vec<Case> {
     cases
 }
 
-/// Cases whose first call has to compile something: a list of tags, and a regex.
+/// Cases whose first call must compile something: a list of tags, or a regular expression.
 const COMPILED: std::ops::Range<usize> = 3..5;
 
 fn findings(cases: &[Case], figures: &[Figures]) -> Findings {

@@ -1,4 +1,4 @@
-//! A million captures in one call, and the waits of other clients meanwhile.
+//! A million captures in one call, and the waiting times of other clients meanwhile.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::report::{Findings, Goal, note, table};
 use crate::series::{Series, grouped, time};
 use crate::targets;
 
-/// Number of consecutive calls; a longer run gives more samples of other clients.
+/// Number of consecutive calls. A longer run yields more samples of other clients.
 const CALLS: u32 = 3;
 
-/// Measures both reply formats, and a plain command with as many bytes in and out.
+/// Measures both reply formats, and a plain command that reads and writes as many bytes.
 pub fn measure(plan: &Plan, archive: &Archive) -> Findings {
     let count = plan.scaled(1_000_000);
     let blob = archive.blob(count, Capture::cdx);

@@ -1,4 +1,4 @@
-//! `TAGS.*` compared with what archives do without tags: T1 and T2.
+//! `TAGS.*` compared with the methods of archives without tags: T1 and T2.
 
 mod corpus;
 mod filter;

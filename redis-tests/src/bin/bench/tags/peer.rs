@@ -1,4 +1,4 @@
-//! The Java program that does what archives do without tags.
+//! The peer: a Java program with the methods of archives without tags.
 
 use std::process::{Command, Stdio};
 
@@ -20,14 +20,15 @@ pub struct Peer {
 pub struct Outcome {
     /// Nanoseconds to build the filter.
     pub build: f64,
-    /// Nanoseconds per capture, the median of the rounds.
+    /// Nanoseconds per capture: the median of the rounds.
     pub each: f64,
-    /// Bits of the captures that pass; the first one is the highest bit of the first byte.
+    /// One bit per capture, set if the capture passes. The first capture is the highest bit of the
+    /// first byte.
     pub kept: Vec<u8>,
 }
 
 impl Peer {
-    /// Compiles the program; `None` if there is no JDK.
+    /// Compiles the program. Returns `None` if there is no JDK.
     ///
     /// # Panics
     /// Panics if the JDK cannot compile the program.

@@ -1,4 +1,4 @@
-//! Tags on records: the memory of a million of them, and their cost for a filter and a toggle.
+//! Tags on records: the memory of a million of them, and the time for a filter and a toggle.
 
 use std::time::Instant;
 
@@ -21,12 +21,11 @@ const LOAD: u64 = 1_000;
 /// Measurements, one for each repetition.
 #[derive(Default)]
 struct Figures {
-    /// Bytes per record: from the server's used memory, from `MEMORY USAGE`, and in the peer's
-    /// hash.
+    /// Bytes per record: by the server's used memory, by `MEMORY USAGE`, and in the peer's hash.
     used: Series,
     usage: Series,
     hash: Series,
-    /// Seconds to load all records: merged, staged and swapped in, and into the peer's hash.
+    /// Seconds to load all records: merged, staged and swapped in, and loaded into the peer's hash.
     merge: Series,
     stage: Series,
     hset: Series,
@@ -104,8 +103,8 @@ impl Figures {
     }
 }
 
-/// Loads all record ids with their collection and organization, with this command; returns the
-/// server's seconds.
+/// Loads all record ids with their collection and organization, with this command. Returns the
+/// server time in seconds.
 fn load(server: &Server, archive: &Archive, count: u64, command: &str) -> f64 {
     let mut feeder = Feeder::new(server);
     Spent::reset(server);
@@ -118,8 +117,8 @@ fn load(server: &Server, archive: &Archive, count: u64, command: &str) -> f64 {
     Spent::since_reset(server).micros(&["TAGS.LOAD", "HSET"]) / 1e6
 }
 
-/// Returns the id of a record and its tags in the format of the tagging index. The collection
-/// differs from the one in the file name.
+/// Returns the id of a record and its tags in the format of the tagging index. Its collection is
+/// not the one in the file name.
 fn pair(archive: &Archive, n: u64) -> [String; 2] {
     let collections = &archive.collections;
     let c = &collections[n as usize % collections.len()];

@@ -1,4 +1,4 @@
-//! The archive as a tag space on a server, and the cost of queries.
+//! The archive as a tag space on a server, and the time of queries.
 
 use std::time::Instant;
 
@@ -33,7 +33,7 @@ pub fn fill(server: &Server, archive: &Archive) {
     feeder.finish();
 }
 
-/// The most frequent arguments of `FILTER`; the reply format follows.
+/// The most frequent arguments of `FILTER`, without the reply format.
 pub const ALL_PUBLIC: [&str; 5] = ["POINT", "all", "FORMAT", "CDX", "RETURN"];
 
 /// Encodes a `FILTER` request for a blob.
@@ -46,7 +46,7 @@ pub fn filter(conditions: &[impl AsRef<str>], form: &str, blob: &[u8]) -> Vec<u8
     out
 }
 
-/// The cost of a call.
+/// The time of a call.
 #[derive(Clone, Copy)]
 pub struct Cost {
     /// Seconds as reported by the server, including background work.
@@ -55,7 +55,8 @@ pub struct Cost {
     pub seen: f64,
 }
 
-/// Sends a request and reads its reply, a single string. Returns the seconds and the reply.
+/// Sends a request and reads its reply, which is a single string. Returns the seconds and the
+/// reply.
 pub fn call(connection: &mut Connection, request: &[u8]) -> (f64, Vec<u8>) {
     let mut reply = Vec::new();
     let start = Instant::now();
@@ -68,7 +69,7 @@ pub fn call(connection: &mut Connection, request: &[u8]) -> (f64, Vec<u8>) {
     (start.elapsed().as_secs_f64(), reply)
 }
 
-/// Returns the cost of one `FILTER`, and its reply.
+/// Returns the time of one `FILTER`, and its reply.
 pub fn cost_of_one(
     server: &Server,
     connection: &mut Connection,
@@ -79,14 +80,14 @@ pub fn cost_of_one(
     let told = Spent::since_reset(server).micros(&["TAGS.FILTER"]) / 1e6;
     let cost = Cost {
         // On a busy machine, the background thread may start before the main thread has finished
-        // the call; the overlap is then counted twice.
+        // the call; in this case, the overlap is counted twice.
         server: told.min(seen),
         seen,
     };
     (cost, reply)
 }
 
-/// Returns the median cost of `calls` repetitions of a `FILTER`, and the reply.
+/// Returns the median time of `calls` repetitions of a `FILTER`, and the reply.
 pub fn cost(server: &Server, request: &[u8], calls: usize) -> (Cost, Vec<u8>) {
     let mut connection = Connection::unix(server);
     let (_, first) = call(&mut connection, request);

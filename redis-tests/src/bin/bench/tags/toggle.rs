@@ -1,4 +1,4 @@
-//! T2: makes a collection private or public; the next filter must see the change.
+//! T2: time to make a collection private or public, so that the next filter sees the change.
 
 use redis_tests::{Options, Rng, Server};
 
@@ -46,7 +46,7 @@ fn change(collection: &Collection, private: bool) -> String {
     format!("TAGS.{word} {KEY} TAG coll:{} private", collection.id)
 }
 
-/// Returns the microseconds per toggle. Afterwards, all collections have their original state.
+/// Returns the microseconds per toggle. At the end, all collections have their original state.
 pub fn toggles(server: &Server, archive: &Archive, order: u64) -> f64 {
     let mut rng = Rng::seeded(archive.seed ^ order);
     let mut client = Client::unix(server);
@@ -62,7 +62,8 @@ pub fn toggles(server: &Server, archive: &Archive, order: u64) -> f64 {
     spent.micros(&["TAGS.ADD", "TAGS.REM"]) / TOGGLES as f64
 }
 
-/// Returns the microseconds of a filter right after a toggle, and of one without.
+/// Returns the microseconds of a filter directly after a toggle, and of a filter without a toggle
+/// before it.
 fn filters(server: &Server, archive: &Archive, pairs: u64) -> [f64; 2] {
     let blob = archive.blob(BATCH, Capture::cdx);
     let all = space::filter(&ALL_PUBLIC, "BITS", &blob);

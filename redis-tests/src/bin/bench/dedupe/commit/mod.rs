@@ -24,14 +24,14 @@ struct Measured {
     /// Commits on plain and on packed storage.
     ours: [Long; 2],
     lua: Long,
-    /// Duration of the documented loop in seconds; it runs once.
+    /// Duration of the documented loop in seconds. The loop runs only once.
     client: f64,
     /// Longest time in seconds during which the operating system did not schedule the clock's
     /// thread.
     stall: f64,
 }
 
-/// Measures the commit of half a million hashes into an index that has as many already.
+/// Measures the commit of half a million hashes into an index with half a million hashes.
 pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
     say("D5: filling");
     let size = plan.scaled(500_000);
@@ -74,7 +74,7 @@ impl Measured {
             index_digest(&scene.plain),
             "same index as the script's"
         );
-        // Takes half a minute and is far from the goal, so one run is enough.
+        // The loop takes half a minute and is far from the goal, so one run is enough.
         if self.client == 0.0 {
             reset(&mut scene.plain);
             self.client = run.client_loop(&scene.plain);
@@ -140,7 +140,7 @@ impl Run<'_> {
     }
 }
 
-/// Commits a crawl; returns the seconds and the reply.
+/// Commits a crawl. Returns the seconds and the reply.
 pub fn commit_one(server: &Server, crawl: &Crawl) -> (f64, Reply) {
     let mut wire = server.wire();
     let start = Instant::now();
@@ -148,8 +148,8 @@ pub fn commit_one(server: &Server, crawl: &Crawl) -> (f64, Reply) {
     (start.elapsed().as_secs_f64(), reply)
 }
 
-/// Creates requests of other clients for the duration of a commit: every second one looks up a hash
-/// below `known` in the way that the server supports; the others are a `GET`.
+/// Creates requests of other clients for the duration of a commit: every second request looks up a
+/// hash below `known` in the way that the server supports; the other requests are a `GET`.
 pub fn requests(corpus: &Corpus, known: u64, server: &Server) -> Arc<Batches> {
     ok!(server.wire(), "SET", "bench:page", "x".repeat(100));
     let head: [&[u8]; 2] = match server.info("slices") {

@@ -12,7 +12,7 @@ use crate::load::{Batches, Connection, Item, Throughput, Watch, encode};
 use crate::report::{Findings, note, say};
 use crate::targets;
 
-/// Creates calls of 100 hashes below `limit`; each hash counts.
+/// Creates calls of 100 hashes below `limit`. Each hash counts as a request.
 pub fn asking(corpus: &Corpus, count: u64, limit: u64) -> Batches {
     let mut draw = draws(corpus, limit);
     let batches = Batches::new(count as usize, 1, |out| {
@@ -59,13 +59,13 @@ struct Hundred {
     connection: Connection,
     hashes: Vec<[u8; HASH_LEN]>,
     owners: Vec<Vec<u8>>,
-    /// True while the second pipeline is in flight.
+    /// True while the second pipeline is in progress.
     second: bool,
 }
 
-/// Measures several such clients at once, so that the server is always busy.
+/// Measures several such clients at the same time, so that the server is always busy.
 fn documented(server: &Server, mut draws: Draws, span: Duration) -> Throughput {
-    // Hashes are drawn in advance, as for `DEDUPE.LOOKUP`.
+    // Draw the hashes in advance, as for `DEDUPE.LOOKUP`.
     let mut hundred = |_| (0..100).map(|_| draws.hash()).collect();
     let pool: Vec<Vec<_>> = (0..2_000).map(&mut hundred).collect();
     let mut next = 0;

@@ -24,7 +24,7 @@ pub fn measure(plan: &Plan, scene: &Scene, corpus: &Corpus, hashes: u64) -> Find
     ])
 }
 
-/// Draws hashes below a limit; equal seeds give equal draws.
+/// Draws hashes below a limit. Equal seeds result in equal hashes.
 struct Draws<'a> {
     corpus: &'a Corpus,
     limit: u64,
@@ -49,7 +49,7 @@ fn draws(corpus: &Corpus, limit: u64) -> Draws<'_> {
     }
 }
 
-/// Checks that a sample of records of the ten crawls is complete and as written.
+/// Checks that a sample of records of the ten crawls is complete and unchanged.
 fn check_records(server: &Server, corpus: &Corpus, hashes: u64) {
     let numbers: Vec<u64> = (0..1_000).map(|i| corpus.bits(i, 3) % hashes).collect();
     let asked: Vec<_> = numbers.iter().map(|&n| corpus.hash(n)).collect();
@@ -100,8 +100,8 @@ impl Runs {
     }
 }
 
-/// Adds rows that compare runs. Each has an id, what was measured, the peer's name, both runs, and
-/// the goal.
+/// Adds rows that compare runs. Each row has an id, the name of the measurement, the name of the
+/// peer, both runs, and the goal.
 fn compare<const N: usize>(
     found: &mut Findings,
     rows: [(&str, &str, &str, &Runs, &Runs, Goal); N],

@@ -35,7 +35,7 @@ pub fn measure(plan: &Plan, scene: &Scene, corpus: &Corpus, hashes: u64) -> Find
     found
 }
 
-/// A connection with the requests to send over it.
+/// A connection, and the requests to send over it.
 struct Asker {
     connection: Connection,
     request: Vec<u8>,
@@ -50,7 +50,7 @@ impl Asker {
     }
 }
 
-/// Looks up one hash after the other with `ask`; each must be found.
+/// Looks up hashes one after the other with `ask`. Every hash must be found.
 fn one_by_one(
     server: &Server,
     mut draws: Draws,

@@ -1,4 +1,4 @@
-//! D1 and D2: one hash per request, with many requests in flight.
+//! D1 and D2: one hash per request, with many requests in progress.
 
 use redis_tests::ok;
 
@@ -12,9 +12,10 @@ use crate::report::{Findings, Goal, note, say};
 use crate::series::rate;
 use crate::targets;
 
-/// Requests in flight on each connection.
+/// Number of requests in progress on each connection.
 const DEPTH: usize = 32;
-/// Name of the row for plain keys; a look-up reads two tables and checks ACL and visibility.
+/// Name of the row for plain keys. A look-up reads two tables and checks permissions and
+/// visibility.
 const PLAIN: &str = "`LOOKUP` of one hash, pipelined by 32, plain keys";
 const PACKED: &str = "`LOOKUP` of one hash, pipelined by 32, packed";
 
@@ -23,8 +24,8 @@ pub const HGET: &[&[u8]] = &[b"HGET", b"allhashes"];
 /// `DEDUPE.LOOKUP`: arguments before the hash.
 pub const LOOKUP: &[&[u8]] = &[b"DEDUPE.LOOKUP", b""];
 
-/// Creates `count` batches of requests that consist of `head` and a hash, drawn from `limit` hashes
-/// from `offset` on.
+/// Creates `count` batches of requests. A request consists of `head` and a random hash of `limit`
+/// hashes from `offset` on.
 pub fn asking(corpus: &Corpus, head: &[&[u8]], count: u64, limit: u64, offset: u64) -> Batches {
     let mut draws = draws(corpus, limit);
     draws.offset = offset;
@@ -34,7 +35,7 @@ pub fn asking(corpus: &Corpus, head: &[&[u8]], count: u64, limit: u64, offset: u
     })
 }
 
-/// Measures known and unknown hashes on both storages, with `HGET` and with Lua.
+/// Measures known and unknown hashes in both storages, with `HGET` and with Lua.
 pub fn measure(plan: &Plan, scene: &Scene, corpus: &Corpus, hashes: u64) -> Findings {
     say("D1, D2: look-ups pipelined by 32");
     let script = ok!(scene.plain.wire(), "SCRIPT", "LOAD", LOOKUP_SCRIPT);

@@ -1,4 +1,4 @@
-//! Estimates the size of 10⁹ hashes from measured growth.
+//! Estimates the size of an index with 10⁹ hashes from measured growth.
 
 use super::Stop;
 use super::end::End;
@@ -12,7 +12,7 @@ const NODES: [u32; 6] = [1, 2, 4, 8, 16, 32];
 /// Number of chunks of an index, and bytes per chunk.
 const CHUNKS: f64 = 16_777_216.0;
 const CHUNK: f64 = 65_536.0;
-/// Maximum length of a string in Redis, and so of a `DUMP` payload, in bytes.
+/// Maximum length of a string in Redis, in bytes. It limits the size of a `DUMP` payload.
 const MAX_BYTES: f64 = 512.0 * 1024.0 * 1024.0;
 
 /// A straight line through the first and the last measured point.
@@ -81,7 +81,7 @@ pub fn add_to(found: &mut Findings, stops: &[Stop], end: &End) {
         format!("| {} |", cells.join(" | "))
     };
     let whole = MAX_BYTES / file;
-    // Prefixes need enough hex digits that each one could grow to twice its share.
+    // Prefixes need enough hex digits for each prefix to grow to twice its share.
     let mut digits = 1;
     while MANY / 16f64.powi(digits) > whole / 2.0 {
         digits += 1;

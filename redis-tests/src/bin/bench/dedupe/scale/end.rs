@@ -16,7 +16,7 @@ use crate::others::Loaded;
 use crate::report::say;
 use crate::told::slice_longest;
 
-/// Figures of the full index.
+/// Results for the full index.
 #[derive(Default)]
 pub struct End {
     /// Number of hashes of the full index.
@@ -28,14 +28,15 @@ pub struct End {
     pub load: f64,
     /// Size of the RDB file in bytes.
     pub file: f64,
-    /// Growth from the empty server to the server that has loaded the file.
+    /// Memory growth from the empty server to the server that has loaded the file.
     pub loaded: Footprint,
-    /// Resident bytes at the fork, seconds of the fork, and bytes copied while a crawl was
-    /// committed and the child was saving.
+    /// Resident bytes at the fork, duration of the fork in seconds, and bytes copied while a crawl
+    /// was committed and the child was saving.
     pub forked: f64,
     pub fork: f64,
     pub copied: f64,
-    /// Number of hashes of the crawl committed during the save, and seconds of its commit.
+    /// Number of hashes of the crawl that was committed during the save, and duration of its commit
+    /// in seconds.
     pub meanwhile: u64,
     pub commit: f64,
     /// Removal of one crawl under the load of other clients.
@@ -47,7 +48,7 @@ pub struct End {
 }
 
 impl End {
-    /// Runs all measurements; they change the index.
+    /// Runs all measurements. They change the index.
     pub fn measure(plan: &Plan, corpus: &Corpus, pair: &mut Pair, crawls: &[Crawl]) -> End {
         let server = &mut pair.packed;
         let size = hashes(server) as u64;
@@ -76,8 +77,7 @@ impl End {
         end.copied = server.info_number("rdb_last_cow_size") as f64;
 
         for rep in plan.repeat("scale: removal") {
-            // Each repetition removes another crawl, outside the range that the other clients look
-            // up.
+            // Each repetition removes another crawl. The other clients do not look up its hashes.
             let number = CRAWLS as usize - rep;
             let gone = &crawls[number];
             let asking = requests(corpus, gone.own.start, server);

@@ -1,4 +1,4 @@
-//! A packed index that grows crawl by crawl: memory and time per hash at each size.
+//! Measures a packed index that grows crawl by crawl: memory and time per hash at each size.
 
 mod billion;
 mod end;
@@ -17,18 +17,19 @@ use crate::series::{Series, grouped};
 use crate::told::slice_longest;
 use end::End;
 
-/// Number of hashes unless the run names another one.
+/// Number of hashes, unless the run specifies another number.
 const HASHES: u64 = 10_000_000;
-/// Number of crawls that the hashes are divided into.
+/// Number of crawls into which the hashes are divided.
 const CRAWLS: u64 = 20;
-/// Numbers of crawls after which figures are measured.
+/// Numbers of crawls after which the index is measured.
 const STOPS: [u64; 4] = [2, 4, 10, 20];
 
-/// Figures at one size.
+/// Results for one size.
 #[derive(Default)]
 struct Stop {
     hashes: u64,
-    /// Growth since the empty server, of the packed server and of the one with `allhashes` only.
+    /// Memory growth since the empty server, of the packed server and of the server with
+    /// `allhashes` only.
     grown: Footprint,
     owners: Footprint,
     /// Look-ups per second: one hash per request, 100 hashes per call, and `HGET`.
@@ -44,7 +45,7 @@ struct Stop {
 /// The two servers.
 struct Pair {
     packed: Server,
-    /// Server with `allhashes` only: the peer of D1.
+    /// The server with `allhashes` only: the peer of D1.
     plain: Server,
     empty: [Footprint; 2],
 }
@@ -53,7 +54,7 @@ struct Pair {
 pub fn measure(plan: &Plan) -> Section {
     let corpus = Corpus { seed: plan.seed };
     let each = plan.scaled(plan.scale.unwrap_or(HASHES)) / CRAWLS;
-    // One extra crawl, which is committed while a child saves.
+    // One more crawl, which is committed while a child process saves.
     let crawls = corpus.crawls(each * (CRAWLS + 1), CRAWLS + 1, 0);
     let packed = start_packed();
     let plain = start_plain();
@@ -79,7 +80,7 @@ pub fn measure(plan: &Plan) -> Section {
 }
 
 impl Pair {
-    /// Adds and commits a crawl; returns nanoseconds per hash of the commit.
+    /// Adds and commits a crawl. Returns nanoseconds per hash of the commit.
     fn add(&self, corpus: &Corpus, crawl: &Crawl, number: u64) -> f64 {
         add_one(&self.packed, corpus, crawl, number);
         let (seconds, reply) = commit_one(&self.packed, crawl);
