@@ -1,4 +1,4 @@
-//! Bad input that only a frontier can receive: odd times, ids and scores.
+//! Bad input that only a frontier can receive: unusual times, ids and scores.
 
 use crate::stage::{real_stage, stage};
 use redis_tests::matrix::family;
@@ -10,7 +10,7 @@ fn simulated_time_is_refused_by_default() {
     let mut f = Frontier::at(&server, T0);
     let chg = family("CHG", "");
     let state = chg.fill(&mut simulated().start().wire(), "{f}:");
-    // Blocking samples use the server's own clock.
+    // Samples that block use the server's own clock.
     for line in chg.samples.iter().filter(|line| !line.contains("BLOCK 1")) {
         let error = f.wire.expect_error(&state.words(line));
         let named = ["NOW", "chg-simulated-time"].map(|word| error.contains(word));

@@ -1,4 +1,4 @@
-//! Jumps of the wall clock in either direction delay a client by at most a second.
+//! Tests that jumps of the wall clock, in either direction, delay a client by at most one second.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use redis_tests::{Frontier, Lease, Shifted, blocked, nil, release, within};
 
 const F: &str = "{f}:";
 const HOUR: i64 = Shifted::HOUR;
-/// One second, plus another one for a loaded machine.
+/// One second, plus one second for a loaded machine.
 const SOON: Duration = Duration::from_secs(2);
 
 /// Reads the reply, which must arrive within [`SOON`].

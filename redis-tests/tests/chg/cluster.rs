@@ -1,5 +1,5 @@
-//! Clusters: odd ids stay in the slot of the prefix, and waiting clients wake, also when their
-//! slot moves away.
+//! Clusters: with unusual ids, all keys stay in the slot of the prefix. Waiting clients wake even
+//! if their slot moves away.
 
 use redis_tests::{Cluster, Frontier, LEASE, Lease, T0, blocked, int, ok, simulated};
 
@@ -44,7 +44,7 @@ fn waiter_does_not_hang_when_its_slot_moves_away() {
     fa.take("host");
     let mut waiter = blocked(a, F, "NEXT BLOCK 2000");
     cluster.move_slot(F, b.expect("another node"));
-    // Either a redirect to the other node, or nil at the end of the wait.
+    // The reply is either a redirect to the other node, or nil at the end of the wait.
     let reply = waiter.wire.recv();
     assert!(reply.is_nil() || reply.is_error(), "{reply:?}");
     assert_eq!(ok!(fa.wire, "DBSIZE"), int(0));

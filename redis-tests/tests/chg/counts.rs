@@ -1,4 +1,4 @@
-//! Counts neither drift nor become negative: the sum of `c`, the sum of `EIDC` and `QCT` are always
+//! Counts are never wrong or negative: the sum of `c`, the sum of `EIDC` and `QCT` are always
 //! equal.
 
 use std::collections::BTreeMap;
@@ -96,11 +96,11 @@ fn repeated_numbered_add_gets_the_same_reply_after_its_uris_are_done() {
     assert_eq!(f.total(), 0);
 }
 
-/// A random crawl. A step is the seed of one command, or fetches everything that is left.
+/// A random crawl. A step is the seed of one command, or fetches all remaining URIs.
 struct Crawl {
     f: Frontier,
     held: Vec<Lease>,
-    /// Number of steps still to draw before everything is fetched.
+    /// Number of steps to draw before all remaining URIs are fetched.
     left: usize,
 }
 
@@ -115,7 +115,7 @@ impl Crawl {
         }
     }
 
-    /// Removes every hold and fetches everything.
+    /// Removes all blocks, pauses and limits, and fetches all URIs.
     fn fetch_all(&mut self, log: &mut Log) -> Verdict {
         let (f, mut rng) = (&mut self.f, Rng::seeded(1));
         f.ok("RESUME");
@@ -131,8 +131,8 @@ impl Crawl {
             must!(round < 300, "URIs are not fetched: {}", f.total());
             f.pass(1000);
             while let Some(lease) = f.try_take() {
-                // A lease does not tell the execution of a counted URI. Naming another execution
-                // removes nothing.
+                // A lease does not name the execution of a counted URI. If the release names
+                // another execution, nothing is removed.
                 let counted = format!("crawl-{} 1000", rng.below(3));
                 let done = lease.execution.clone().unwrap_or(counted);
                 f.release(&lease, format!("DELAY 500 DONE {done}"));
@@ -192,7 +192,7 @@ fn every_uri_of_a_random_crawl_is_fetched_once_for_each_add() {
         *added.entry(chg).or_insert(0) += 1;
         f.pass(rng.below(20) as i64);
     }
-    // Every third worker crashes while it holds its lease.
+    // Every third worker crashes while it has a lease.
     while f.total() > 0 {
         f.pass(40);
         for lease in Lease::all(&f.ok("NEXT LEASE 100 COUNT 5")) {

@@ -1,4 +1,4 @@
-//! A client or the server may crash at any moment: no group and no URI is lost.
+//! A client or the server may crash at any time: no group and no URI is lost.
 
 use std::process::{Child, Command, Stdio};
 
@@ -15,8 +15,8 @@ fn filled(server: &Server) -> Frontier {
     f
 }
 
-/// Fetches everything that is queued, waiting for the leases of dead workers; returns the number of
-/// URIs.
+/// Fetches all queued URIs, and waits for the leases of dead workers to expire. Returns the number
+/// of URIs.
 fn finish(f: &mut Frontier) -> i64 {
     let mut fetched = 0;
     while f.total() > 0 {
@@ -40,8 +40,8 @@ fn connections_cut_at_any_byte_lose_nothing() {
         let next = ["NEXT LEASE 60", "NEXT LEASE 60 BLOCK 0"][rng.below(2) as usize];
         let mut part = Vec::new();
         match rng.below(4) {
-            // The client dies while it sends NEXT, before it reads the reply, or while it sends the
-            // release.
+            // The client dies while it sends `NEXT`, before it reads the reply, or while it sends
+            // the release.
             0 => part = encoded(&dying.words(next)),
             1 => dying.send(next),
             _ => {
@@ -61,7 +61,7 @@ fn connections_cut_at_any_byte_lose_nothing() {
         server.info_number("connected_clients") == 2 && server.info_number("blocked_clients") == 0
     });
     f.assert_conserved();
-    // A release that was sent completely may still have been processed.
+    // If the release was sent completely, the server may still have processed it.
     let left = f.total();
     assert!(
         left >= 100 - sent && left <= 100,
@@ -81,7 +81,7 @@ fn encoded(words: &[Vec<u8>]) -> Vec<u8> {
     out
 }
 
-/// Starts a process that takes leases as fast as it can and never releases one.
+/// Starts a process that requests leases as fast as possible and never releases one.
 fn greedy(server: &Server, lease: u32) -> Child {
     Command::new("redis-cli")
         .arg("-s")
@@ -145,8 +145,8 @@ fn server_killed_in_the_middle_loses_nothing(preamble: bool) {
                 held.push(lease);
             }
         }
-        // The server may or may not have applied the last release before it died. Sent again, it
-        // counts once.
+        // The server may have applied the last release before it died. If the release is sent
+        // again, it is counted once.
         let in_flight = held.pop().map(|lease| release(&lease, "AT 0 DONE crawl"));
         if let Some(line) = &in_flight {
             f.send(line);

@@ -1,10 +1,11 @@
-//! Tests that a dropped crawl stays dropped while workers hold leases and may not know of the drop,
-//! and that an idle group whose pause has ended does not exist for clients that send `NOW`.
+//! Tests that a dropped crawl stays dropped while workers hold leases and may not know about the
+//! drop. Also tests that an idle group whose pause has ended does not exist for clients that send
+//! `NOW`.
 
 use crate::stage::stage;
 use redis_tests::{Frontier, T0, array, int, ok, release, simulated};
 
-/// Adds a URI. Returns true if it was accepted, kept and counted.
+/// Adds a URI. Returns true if it was accepted, stored and counted.
 fn is_taken_in(f: &mut Frontier, crawl: &str) -> bool {
     let kept = f.ok(format!(
         "ADDURI {crawl} other 0 0 http://other/{crawl} other 0 0 u"

@@ -1,4 +1,4 @@
-//! The pause between two fetches remains in force when a group has no more URIs.
+//! Tests that the pause between two fetches also applies after a group has lost its last URI.
 
 use crate::stage::stage;
 use redis_tests::{Frontier, T0, release};
@@ -64,7 +64,7 @@ fn hash_of_an_empty_group_is_deleted_after_its_gate() {
     assert_eq!(f.ok("CHECK").field("groups").int(), 0);
     let left = server.snapshot().names();
     assert!(!left.iter().any(|key| key.contains("host")), "{left:?}");
-    // The group may be added again, and is due at once.
+    // URIs may be added to the group again, and the group is due immediately.
     let now = f.time();
     f.add("crawl", "host", now);
     f.take("host");
@@ -187,7 +187,7 @@ fn retry_of_the_only_uri_is_for_its_own_time() {
     let retry = format!("DELAY 1000 RETRY {}", T0 + 8000);
     assert_eq!(f.release(&lease, retry), T0 + 8000);
     assert_eq!(f.wait(), [("host".to_owned(), T0 + 8000)]);
-    // The pause is the one that was requested: another URI may be fetched after it.
+    // The pause is the requested one: after it, another URI may be fetched.
     f.add("crawl", "host", T0);
     assert_eq!(f.due("host"), Some(T0 + 1000));
     f.pass(1000);

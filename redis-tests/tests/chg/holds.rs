@@ -1,5 +1,5 @@
-//! Blocks and pauses of a group, a crawl or the whole frontier; afterwards, everything continues
-//! where it was.
+//! Blocks and pauses of a group, a crawl or the whole frontier. After them, fetches continue where
+//! they stopped.
 
 use crate::stage::{add, plain_stage, real_stage, stage};
 use redis_tests::{Lease, T0, int, ok};

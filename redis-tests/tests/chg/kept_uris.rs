@@ -1,4 +1,4 @@
-//! URIs that the frontier keeps: which one a lease returns, and what a release does with it.
+//! URIs that the frontier stores: which URI a lease returns, and how a release handles it.
 
 use std::collections::BTreeMap;
 
@@ -54,7 +54,7 @@ fn same_uri_of_the_same_execution_counts_once() {
     server.snapshot().assert_same(&before, "while it is leased");
     assert_eq!(f.add_uri("another", "host", T0, 5, "http://host/a"), 2);
     f.release(&lease, "AT 0 DONE crawl");
-    // A URI that is done may be added again.
+    // After a URI is done, it may be added again.
     assert_eq!(f.add_uri("crawl", "host", T0, 5, "http://host/a"), 2);
 }
 
@@ -309,7 +309,7 @@ fn attempts_are_reset_only_by_a_release_of_a_new_lease() {
     f.add_uri("crawl", "host", T0, 0, "a");
     f.ok("NEXT LEASE 100");
     f.pass(100);
-    // A release is an answer, so it does not count as a failed attempt.
+    // The host responded, so this does not count as a failed attempt.
     for _ in 0..5 {
         let lease = f.take("host");
         let now = f.time();
@@ -426,8 +426,8 @@ fn every_kept_uri_is_fetched_exactly_once() {
         for lease in Lease::all(&f.ok("NEXT LEASE 200 COUNT 3")) {
             let execution = lease.execution.clone().expect("kept");
             match rng.below(10) {
-                // Some workers die. With five attempts, a URI is rarely given up, so most URIs end
-                // in another way.
+                // Some workers die. With five attempts, the frontier rarely gives up a URI, so most
+                // URIs end in another way.
                 0 => f.pass(200),
                 // Another lease of the same batch may have expired in the meantime.
                 1 => {

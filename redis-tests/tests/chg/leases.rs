@@ -1,4 +1,4 @@
-//! Leases of host groups: first in, first out, one holder, increasing tokens, deadlines.
+//! Leases of host groups: FIFO order, only one holder, increasing tokens, deadlines.
 
 use crate::stage::stage;
 use redis_tests::{
@@ -17,7 +17,7 @@ fn names(leases: &[Lease]) -> Vec<&str> {
     leases.iter().map(|lease| lease.chg.as_str()).collect()
 }
 
-/// Fails unless `line` is rejected with STALE and changes nothing.
+/// Fails unless `line` is refused with `STALE` and changes no data.
 #[track_caller]
 fn assert_stale(server: &Server, f: &mut Frontier, line: &str) {
     let before = server.snapshot();
@@ -247,7 +247,7 @@ fn tokens_only_grow() {
     let (_server, mut f) = stage();
     let mut last = 0;
     for round in 0..40 {
-        // Clocks may go backwards, and groups are deleted and created again.
+        // Clocks may go backwards, and groups may be deleted and created again.
         f.now = Some(T0 + [0, 5000, 100, -3000][round % 4]);
         let now = f.time();
         f.add("crawl", "host", now);
@@ -292,7 +292,7 @@ fn repeated_release_gets_the_same_reply_and_changes_nothing() {
     f.pass(2000);
     assert_eq!(f.release(&lease, "DELAY 2000 DONE crawl"), due);
     server.snapshot().assert_same(&before, "when it is due");
-    // The release is remembered until the next lease.
+    // The server stores the release until the next lease.
     f.take("host");
     assert_stale(&server, &mut f, &release(&lease, "DELAY 2000 DONE crawl"));
 }
@@ -332,7 +332,7 @@ fn release_with_next_gives_the_due_time_and_the_next_lease() {
     assert_eq!(reply, array([int(T0 + 3000), nil()]));
     f.pass(2000);
     let a = f.take("a");
-    // The next lease may be of the same group.
+    // The next lease may be for the same group.
     let reply = f.ok(release(&a, "AT 0 NEXT"));
     assert_eq!(Lease::of(&reply.items()[1]).chg, "a");
 }
@@ -436,7 +436,7 @@ fn ended_leases_are_reported_once() {
     );
     assert_eq!(f.ok("EXPIRED"), array([report("a", 1)]));
     assert_eq!(f.ok("EXPIRED"), array([]));
-    // The URI is queued again, and the next expiry counts as the second one.
+    // The URI is queued again, and the next expiry is counted as its second.
     for _ in 0..3 {
         assert!(f.try_take().is_some());
     }

@@ -27,7 +27,7 @@ fn parallel_group_has_at_most_the_given_number_of_leases() {
     assert_eq!(f.place("host"), "ready+busy");
     leases.push(f.take("host"));
     f.take_none();
-    // An expired lease also allows another one; the others remain.
+    // When a lease expires, the group can also grant another one. The other leases remain.
     f.pass(1000);
     leases.retain(|lease| lease.deadline > T0 + 1000);
     assert_eq!(leases.len(), 2);
@@ -98,7 +98,7 @@ fn gap_is_from_the_start_of_one_fetch_to_the_start_of_the_next() {
     f.take_none();
     f.pass(1);
     let lease = f.take("slow");
-    // After a fetch that took longer than the gap, there is no pause.
+    // After a fetch that took longer than the gap, the group is due immediately.
     f.pass(900);
     f.release(&lease, "AT 0 DONE crawl");
     f.take("slow");
@@ -204,7 +204,7 @@ fn repeated_release_of_a_parallel_lease_gets_the_same_reply() {
     let before = server.snapshot();
     assert_eq!(f.ok(&line).int(), due);
     server.snapshot().assert_same(&before, "the same release");
-    // The other lease expires; the expiry does not count as a new lease.
+    // The other lease expires. The expiry does not count as a new lease.
     f.pass(kept.deadline - T0);
     f.ok("EXPIRED");
     let before = server.snapshot();

@@ -71,8 +71,8 @@ fn permanent_group_is_listed_while_leases_begin_and_end() {
     f.ok("SWEEP");
     let mut worked = 0;
     let listed = pages(&mut f, "LIST", 7, |f| {
-        // The first groups are leased, and released alternately with a short and a long delay; new
-        // groups are added.
+        // The first groups are leased, and then released, alternately with a short and a long
+        // delay. New groups are added.
         for lease in redis_tests::Lease::all(&f.ok("NEXT COUNT 2")) {
             let delay = if worked % 2 == 0 { 1 } else { 5_000_000 };
             f.release(&lease, format!("DELAY {delay}"));

@@ -1,4 +1,4 @@
-//! `CHG.*` against a real server.
+//! Tests of `CHG.*` against a real server.
 
 mod bad_input;
 mod clock;

@@ -1,6 +1,6 @@
 //! Random histories of a politeness frontier, compared with a model. After every command, the reply
-//! and the plain keys must be as documented. (See `redis_tests::history` and
-//! `redis_tests::frontier_model`.)
+//! and the plain keys must be correct according to the documentation. (See `redis_tests::history`
+//! and `redis_tests::frontier_model`.)
 
 mod author;
 
@@ -57,7 +57,7 @@ impl Modeled {
             reply = log.call(&mut self.wire, words);
         }
         self.model.follow(words, &reply)?;
-        // Each look at the keys of a packed frontier unpacks a copy of it.
+        // To look at the keys of a packed frontier, the test unpacks a copy of it.
         self.looks += 1;
         if !packed_by_default() || self.looks.is_multiple_of(LOOK) {
             self.model.is_shown_by(&mut self.wire, &GATES)?;
@@ -111,8 +111,8 @@ fn model_detects_wrong_replies_and_wrong_keys() {
         let Some(words) = stage.author.words(P, &step) else {
             continue;
         };
-        // The contract leaves the token after a restart open, and of a map only the modeled fields
-        // are compared.
+        // The documentation does not determine the token after a restart. For a map, only the
+        // modeled fields are compared.
         let name = &words[0][..];
         if name == b"DEBUG" {
             continue;
@@ -128,7 +128,7 @@ fn model_detects_wrong_replies_and_wrong_keys() {
             assert!(verdict.is_err(), "{words:?} {reply:?} {wrong:?}");
             replies += 1;
         }
-        // If the command had had no effect, the keys would differ from the model.
+        // If the command had no effect, the keys would differ from the model.
         let same = before.shown(&GATES) == stage.model.shown(&GATES);
         if !same {
             assert!(
@@ -182,7 +182,8 @@ fn shares_are_as_the_weights_are() {
         let execution = lease.execution.clone().expect("a kept URI");
         f.release(&lease, format!("AT 0 DONE {execution}"));
         *picks.entry(execution).or_insert(0) += 1;
-        // Shares are exact after every full round, and never off by two leases.
+        // Shares are exact after every full round, and the deviation is always less than two
+        // leases.
         for (execution, weight) in weights {
             let off = picks.get(execution).unwrap_or(&0) * 8 - round * weight;
             let most = if round % 8 == 0 { 0 } else { 15 };

@@ -48,7 +48,7 @@ fn pause_moves_also_when_nothing_is_queued() {
 
 #[test]
 fn leases_that_ran_out_count_in_a_row_while_the_group_is_known() {
-    // A group with a running pause is kept; without a pause it is deleted with its URIs.
+    // If its pause is still running, a group is kept. Otherwise, it is deleted with its URIs.
     for (gap, times) in [(5000, 2), (0, 1)] {
         let (_server, mut f) = stage();
         f.ok(format!("LIMIT from GAP {gap}"));

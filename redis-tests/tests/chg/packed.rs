@@ -1,4 +1,5 @@
-//! Features of packed frontiers only: a key that may be moved and deleted as a whole, and markers at the documented names.
+//! Features that only packed frontiers have: a key that can be moved and deleted as a whole, and
+//! markers at the documented names.
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ fn real() -> (Server, Frontier) {
     (server, f)
 }
 
-/// A frontier with a group in every state.
+/// Creates a frontier with a group in every state.
 fn busy(options: Options) -> (Server, Frontier) {
     let server = options.packed().start();
     let mut f = Frontier::at(&server, T0);
@@ -37,7 +38,7 @@ fn lease_of(waiter: &mut Frontier, chg: &str) -> Lease {
     lease
 }
 
-/// The plain keys that the frontier stands for.
+/// Returns the plain keys that the frontier would have in plain storage.
 fn view(f: &mut Frontier) -> redis_tests::Snapshot {
     frontier_view(&mut f.wire, F, redis_tests::Snapshot::of)
 }
@@ -93,7 +94,7 @@ fn waiter_is_served_from_a_packed_key_that_arrives() {
             _ => ok!(f.wire, "SWAPDB", 0, 5),
         };
         lease_of(&mut waiter, "arrived");
-        // And what is due in a moment, by the clock.
+        // Some groups become due in a moment, by the server's clock.
         let mut waiter = blocked(&server, F, "NEXT BLOCK 0");
         let lease = lease_of(&mut waiter, "later");
         assert!(lease.deadline - LEASE >= later, "{arrives}");
@@ -304,7 +305,7 @@ fn malformed_changes_are_refused() {
     f.assert_conserved();
 }
 
-/// Returns bytes that no symbol table makes shorter.
+/// Returns bytes that no symbol table can compress.
 fn incompressible(len: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let next = || {

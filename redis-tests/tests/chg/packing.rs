@@ -1,5 +1,5 @@
-//! `CHG.PACK` and `CHG.UNPACK` of a frontier that is in use: each command finds everything at any step, and a crash
-//! loses nothing.
+//! `CHG.PACK` and `CHG.UNPACK` of a frontier that is in use: at every step, each command finds all
+//! groups and URIs, and a crash loses none of them.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use redis_tests::{
 const F: &str = "{f}:";
 const DOCUMENTED: [&str; 5] = ["chg_wait", "chg_busy", "chg_ready", "EIDC", "QCT"];
 
-/// Adds hosts with two kept URIs and one that is only counted.
+/// Adds hosts with two stored URIs and one counted URI.
 fn fill(f: &mut Frontier, hosts: std::ops::Range<u32>) {
     let hosts: Vec<u32> = hosts.collect();
     for some in hosts.chunks(100) {
@@ -28,7 +28,7 @@ fn fill(f: &mut Frontier, hosts: std::ops::Range<u32>) {
     }
 }
 
-/// Starts `PACK` or `UNPACK`, and waits until the frontier is on the way.
+/// Starts `PACK` or `UNPACK`, and waits until the conversion is running.
 fn start(server: &Server, command: &str) -> Frontier {
     let mut mover = Frontier::real(server);
     ok!(mover.wire, "CONFIG", "SET", "crawlspace.slice-us", 50);
@@ -41,7 +41,8 @@ fn assert_storage(f: &mut Frontier, storage: &str) {
     assert_eq!(f.ok("INFO").field("storage"), bulk(storage));
 }
 
-/// Checks a frontier that is in both storages. (`assert_conserved` reads the documented keys.)
+/// Checks a frontier that is partly in each storage. (`assert_conserved` reads the documented
+/// keys.)
 #[track_caller]
 fn assert_consistent(f: &mut Frontier) {
     let check = f.ok("CHECK");
@@ -51,7 +52,7 @@ fn assert_consistent(f: &mut Frontier) {
     }
 }
 
-/// Fetches everything that is due; returns the number of URIs.
+/// Fetches all due URIs. Returns their number.
 fn finish(f: &mut Frontier) -> i64 {
     let mut fetched = 0;
     while let Some(lease) = f.try_take() {

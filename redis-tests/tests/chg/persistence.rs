@@ -1,4 +1,5 @@
-//! After a restart or on a replica, every gate, block and lease is unchanged, with absolute times.
+//! Tests that every pause, block and lease is unchanged after a restart and on a replica, with
+//! absolute times.
 
 use redis_tests::{
     BusyFrontier, Frontier, Lease, Options, Reply, T0, ok, release, simulated, until,
@@ -12,13 +13,13 @@ fn told(f: &mut Frontier) -> Vec<(String, Reply)> {
 
 /// Checks that leases, gates, blocks, pauses and numbers continue to work.
 fn goes_on(f: &mut Frontier, out: &BusyFrontier) {
-    // Repeats the release of a group that is idle during its pause.
+    // Repeat the release of a group that is idle during its pause.
     let (idle, gate) = &out.released;
     let again = release(idle, format!("AT {} DONE crawl", gate + 1));
     assert_eq!(f.ok(again).int(), *gate);
     assert_eq!(f.ok("ADD crawl SEQ writer 3 numbered 0").ints(), [1]);
     f.refused("ADD crawl SEQ writer 2 numbered 0", "STALE ");
-    // Of three leases, one is released, one is extended, and one expires at its deadline.
+    // Of three leases, the test releases one, extends one, and lets one expire at its deadline.
     let now = f.time();
     assert_eq!(f.release(&out.held, "DELAY 1000 DONE crawl"), now + 1000);
     let extended = f.ok(format!("EXTEND kept {} 9000", out.kept.token));

@@ -1,13 +1,13 @@
-//! Clients that know only the documented keys, such as Veidemann, work beside the commands with
-//! their own scripts.
+//! Clients that know only the documented keys, such as Veidemann, use their own scripts next to the
+//! commands.
 
 use std::time::Duration;
 
 use crate::stage::{Audited, plain_stage as stage, real_plain_stage as real_stage};
 use redis_tests::{Frontier, Lease, Reply, Server, T0, Wire, blocked, int, nil, ok, rows, until};
 
-/// Veidemann's script for adding a URI, unchanged: it puts the execution into the wait queue by
-/// mistake.
+/// Veidemann's script for adding a URI, unchanged. By mistake, it puts the execution into the wait
+/// queue.
 const SEED_ADD: &str = "
 local changes = redis.call('HSETNX', KEYS[1], ARGV[1], ARGV[2])
 redis.call('HINCRBY', KEYS[1], ARGV[3], 1)
@@ -42,7 +42,8 @@ impl Plain {
         }
     }
 
-    /// Adds a URI with Veidemann's script, with its mistake or with the group's id instead.
+    /// Adds a URI with Veidemann's script. With `faulty`, the script is unchanged; otherwise it
+    /// adds the group's id.
     fn add(&mut self, faulty: bool, chg: &str, at: i64, execution: &str) {
         let script = if faulty {
             SEED_ADD.to_owned()
@@ -82,7 +83,7 @@ impl Plain {
         }
     }
 
-    /// Takes the next group as Veidemann does, if one is ready within a moment.
+    /// Takes the next group as Veidemann does, if one becomes ready within a moment.
     fn next(&mut self, deadline: i64) -> Option<String> {
         let popped = ok!(self.wire, "BRPOP", "{f}:chg_ready", "0.05");
         let chg = (!popped.is_nil()).then(|| popped.items()[1].text())?;
@@ -145,12 +146,12 @@ fn commands_fetch_uris_added_by_veidemanns_script() {
 fn veidemanns_workers_fetch_uris_added_by_commands() {
     let (_server, mut f, mut plain) = with_plain();
     f.ok(format!("ADD crawl a {T0} a {T0} b {T0}"));
-    // Groups of one millisecond are ordered by fractions of it, so plain clients see the last ones
-    // one millisecond later.
+    // Groups that become due in one millisecond are ordered by fractions of it, so plain clients
+    // see the last of them one millisecond later.
     f.pass(1);
     plain.sweep(T0 + 1);
     assert_eq!(f.ready(), ["a", "b"]);
-    // BRPOP takes the last one first.
+    // `BRPOP` takes the last group first.
     assert_eq!(plain.next(T0 + 1000), Some("b".to_owned()));
     assert_eq!(plain.next(T0 + 1000), Some("a".to_owned()));
     assert_eq!(f.busy().len(), 2);
@@ -198,7 +199,7 @@ fn group_that_a_plain_client_took_is_not_leased_to_another() {
     f.ok(format!("ADD crawl host {T0} host {T0}"));
     plain.sweep(T0);
     plain.next(T0 + 5000);
-    // Adding a URI does not queue a group that is already taken.
+    // Adding a URI does not queue a group that a client has already taken.
     f.add("crawl", "host", T0);
     assert_eq!(f.place("host"), "busy");
     f.take_none();
@@ -256,7 +257,7 @@ fn faulty_add_is_found_and_repaired() {
     assert!(check.field("problems-total").int() > 0, "{check:?}");
     let problems = check.field("problems").texts().join("\n");
     assert!(problems.contains("host"), "{problems}");
-    // An id that looks like a group is leased as one, which does no harm.
+    // An id that looks like a group is leased like a group, which does no harm.
     let lease = f.take("crawl");
     assert_eq!(lease.c, 0);
     f.release(&lease, "AT 0");
@@ -304,7 +305,7 @@ fn group_lost_between_brpop_and_script_is_brought_back_by_repair() {
     let (_server, mut f, mut plain) = with_plain();
     f.add("crawl", "host", T0);
     plain.sweep(T0);
-    // Veidemann's worker dies after BRPOP.
+    // Veidemann's worker dies after `BRPOP`.
     ok!(plain.wire, "BRPOP", "{f}:chg_ready", 1);
     f.take_none();
     let check = f.ok("CHECK");
@@ -331,7 +332,7 @@ fn manually_damaged_counts_are_repaired() {
         assert_eq!(f.total(), 3, "{spoil:?}");
         assert_eq!((f.queued("one"), f.queued("two")), (2, 1), "{spoil:?}");
     }
-    // The count of a group is the only value that cannot be recomputed.
+    // The count of a group is the only value that cannot be computed from other keys.
     ok!(f.wire, "HSET", "{f}:CHG:a", "c", 9);
     f.ok("REPAIR");
 }
@@ -372,7 +373,7 @@ fn impossible_counts_are_repaired() {
         f.take("b");
         f.take_none();
     }
-    // If nothing is queued, a negative total is also an error.
+    // If no URIs are queued, a negative total is also an error.
     ok!(f.wire, "FLUSHALL");
     ok!(f.wire, "SET", "{f}:QCT", "-1");
     assert_eq!(f.ok("CHECK").field("consistent").int(), 0);
@@ -401,7 +402,7 @@ fn blocked_next_takes_turns_with_blocked_brpop() {
     popper.send(&["BRPOP", "{f}:chg_ready", "0"]);
     server.until_blocked(1);
     let mut waiter = blocked(&server, "{f}:", "NEXT BLOCK 0");
-    // Each client gets one of the two pushes, and nothing is granted twice.
+    // Each client gets one of the two pushed groups, and no group is granted twice.
     let mut plain = server.wire();
     ok!(plain, "RPUSH", "{f}:chg_ready", "x");
     ok!(plain, "RPUSH", "{f}:chg_ready", "y");
@@ -413,7 +414,7 @@ fn blocked_next_takes_turns_with_blocked_brpop() {
     assert!(f.ready().is_empty());
 }
 
-/// Veidemann's release as one script, so that its steps are atomic.
+/// Veidemann's release as one script, which makes its steps atomic.
 const PLAIN_RELEASE: &str = "
 redis.call('ZREM', KEYS[1], ARGV[1])
 redis.call('HSET', KEYS[2], 'n', ARGV[2])

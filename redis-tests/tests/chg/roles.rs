@@ -1,4 +1,4 @@
-//! Replicas read and do not write; a change of role ends waits and jobs, and loses nothing.
+//! Replicas read and do not write. A change of role ends waits and jobs, and loses no data.
 
 use redis_tests::{
     Frontier, LEASE, Lease, Options, Server, T0, blocked, ok, packed_by_default, release,
@@ -79,7 +79,8 @@ fn leases_of_waiters_are_replicated() {
         .map(|_| blocked(&server, F, "NEXT BLOCK 0"))
         .collect();
     let now = f.time();
-    // Groups become available by a command, by time, by a plain write, and by an expired lease.
+    // Groups become available through a command, at their due time, through a plain write, and
+    // through an expired lease.
     f.ok(format!("ADD crawl a 0 b {} c {}", now + 40, now + 80));
     // A plain client can write to a plain frontier only.
     if packed_by_default() {

@@ -1,4 +1,4 @@
-//! A gate that many groups share: while one of them is leased, no other one is.
+//! A gate that many groups share: while one of them is leased, no other group is leased.
 
 use crate::stage::{Audited, add, plain_stage, real_stage, stage};
 use redis_tests::{Frontier, LEASE, Lease, Server, T0, ok};
@@ -87,7 +87,7 @@ fn lease_that_runs_out_does_not_requeue_all_that_stand_behind_the_gate() {
         let (_server, mut f) = stage();
         let members: Vec<String> = (0..50).map(|n| format!("m{n:03}")).collect();
         f.ok(format!("GROUP shared {}", members.join(" ")));
-        // URIs that are added long after the last pause behind this gate.
+        // URIs are added long after the last pause behind this gate.
         f.pass(60_000);
         let now = f.time();
         for chg in &members {
@@ -118,7 +118,7 @@ fn member_that_leaves_is_independent_again() {
     add(&mut f, "b", 1);
     let a = f.take("a");
     f.take_none();
-    // An empty gate name.
+    // The name of the gate is empty.
     f.ok("GROUP  b");
     f.take("b");
     f.release(&a, "AT 0 DONE crawl");
@@ -152,7 +152,7 @@ fn member_that_leaves_a_closed_gate_is_due_as_if_there_had_been_none() {
     f.add_uri("crawl", "b", now, 0, "1");
     f.take("a");
     f.take_none();
-    // A URI that is due before the gate opens, but after the one that is already queued.
+    // The URI is due before the gate opens, but after the queued one.
     f.add_uri("crawl", "b", now + 50, 0, "2");
     f.pass(10);
     f.ok("GROUP  b");
@@ -173,8 +173,8 @@ fn leased_group_may_join_a_group() {
     f.take("b");
 }
 
-/// Creates a closed gate: `a` is leased, `b` waits for the gate on behalf of the others, and `c`
-/// and `d` are queued behind it.
+/// Creates a closed gate: `a` is leased, `b` waits as the representative of the gate, and `c` and
+/// `d` are queued behind the gate.
 fn closed() -> (Server, Audited, Lease) {
     closed_on(stage())
 }
@@ -200,7 +200,7 @@ fn member_that_is_held_back_does_not_hold_back_the_next_ones() {
         "PAUSE b".to_owned(),
         format!("BLOCK b UNTIL {}", T0 + 600_000),
         "MOVE b elsewhere".to_owned(),
-        // An empty gate name.
+        // The name of the gate is empty.
         "GROUP  b".to_owned(),
     ] {
         let (_server, mut f, a) = closed();
@@ -291,7 +291,7 @@ fn lost_gate_is_repaired() {
         f.release(&a, "DELAY 1000 DONE crawl");
         let mut names = Vec::new();
         for _ in 0..10 {
-            // Long enough for the client that waits for the expired lease.
+            // The time is long enough for the client that waits for the expired lease.
             f.pass(600_000);
             while let Some(lease) = f.try_take() {
                 f.release(&lease, "DELAY 1000 DONE crawl");
@@ -395,7 +395,7 @@ fn extension_of_a_short_lease_does_not_open_the_gate_of_a_longer_one() {
     add(&mut f, "c", 1);
     f.ok(format!("EXTEND b {} 100", b.token));
     f.pass(200);
-    // The lease of `b` has expired, and `b` is due again; `a` keeps the gate closed for ten
+    // The lease of `b` has expired, and `b` is due again. `a` keeps the gate closed for ten
     // minutes.
     f.take_none();
 }

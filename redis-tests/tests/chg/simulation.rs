@@ -1,6 +1,6 @@
 //! A crawl of a hundred thousand fetches with workers that crash, stall and repeat requests: no two
-//! leases of a group overlap, no pause is cut short, nothing is lost. (`make simulate` runs ten
-//! times as many.)
+//! leases of a group overlap, no pause is too short, and no URI is lost. (`make simulate` runs ten
+//! times as many fetches.)
 
 use std::time::Duration;
 

@@ -1,11 +1,11 @@
-//! The frontier at a simulated time that most tests start with.
+//! The frontier at a simulated time with which most tests start.
 
 use std::ops::{Deref, DerefMut};
 
 use redis_tests::{Frontier, Options, Server, T0, simulated};
 
-/// A frontier that is checked at the end of its test: counts must agree, and each group must be in
-/// the right queue.
+/// A frontier that is checked at the end of its test: all counts must be consistent, and each group
+/// must be in the right queue.
 pub struct Audited(Frontier);
 
 impl Deref for Audited {
@@ -44,29 +44,29 @@ pub fn real_stage() -> (Server, Audited) {
     (server, Audited(frontier))
 }
 
-/// Creates the same as [`stage`], in plain storage whatever `CRAWLSPACE_STORAGE` says: for tests that write to the documented keys as
-/// plain clients do.
+/// Creates the same as [`stage`], in plain storage regardless of `CRAWLSPACE_STORAGE`, for tests
+/// that write to the documented keys as plain clients do.
 pub fn plain_stage() -> (Server, Audited) {
     let server = simulated().plain().start();
     let frontier = Frontier::at(&server, T0);
     (server, Audited(frontier))
 }
 
-/// Creates the same as [`real_stage`], in plain storage whatever `CRAWLSPACE_STORAGE` says.
+/// Creates the same as [`real_stage`], in plain storage regardless of `CRAWLSPACE_STORAGE`.
 pub fn real_plain_stage() -> (Server, Audited) {
     let server = Options::new().plain().start();
     let frontier = Frontier::real(&server);
     (server, Audited(frontier))
 }
 
-/// `uris` URIs for a group, due now.
+/// Adds `uris` URIs to a group, due now.
 pub fn add(f: &mut Frontier, chg: &str, uris: usize) {
     let now = f.time();
     f.ok(format!("ADD crawl{}", format!(" {chg} {now}").repeat(uris)));
 }
 
-/// Adds groups `host-<thousand>-<n>` with a URI of this execution each, due now, a thousand per
-/// call.
+/// Adds groups `host-<thousand>-<n>` with `ADD`, 1000 per call. Each has one URI of this execution,
+/// due now.
 pub fn add_thousands(f: &mut Frontier, execution: &str, thousands: usize) {
     let now = f.time();
     for thousand in 0..thousands {

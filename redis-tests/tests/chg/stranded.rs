@@ -1,4 +1,4 @@
-//! Kept URIs determine what is queued: a plain client that deletes or empties the hash of a group
+//! Stored URIs determine what is queued: a plain client that deletes or empties the hash of a group
 //! removes none of them.
 
 use crate::stage::{plain_stage as stage, real_plain_stage as real_stage};
@@ -20,7 +20,7 @@ fn fetch_by_script(server: &Server, chg: &str, execution: &str) {
     }
 }
 
-/// Fetches everything of one group, and checks that nothing is left.
+/// Fetches all URIs of one group, and checks that no URI is left.
 fn fetch_all(f: &mut Frontier, chg: &str, execution: &str, uris: usize) {
     for _ in 0..uris {
         let lease = f.take(chg);

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use crate::stage::{Audited, stage};
 use redis_tests::{Frontier, Lease, Options, Rng, Server, T0, ok, until};
 
-/// Adds groups that become due a millisecond apart, in random order; returns their names in the
-/// order of their due times.
+/// Adds groups in random order. Their due times are one millisecond apart. Returns their names in
+/// the order of their due times.
 fn fill(f: &mut Frontier, rng: &mut Rng, groups: usize) -> Vec<String> {
     let start = f.time();
     let names: Vec<String> = (0..groups)
@@ -29,7 +29,7 @@ fn fill(f: &mut Frontier, rng: &mut Rng, groups: usize) -> Vec<String> {
 }
 
 /// Creates a frontier whose groups are all due, in this order, and a client that has just started
-/// to sweep it in short slices.
+/// to sweep the frontier in short slices.
 fn sweeping(test: &str, groups: usize) -> (Server, Audited, Frontier, Vec<String>) {
     let (server, mut f) = stage();
     f.wire.line("CONFIG SET crawlspace.slice-us 50");
@@ -123,8 +123,8 @@ fn blocked_groups_are_parked_again_and_paused_ones_stay() {
 #[test]
 fn many_due_groups_are_swept_in_order_while_others_are_served() {
     let mut rng = Rng::new("many_due_groups_are_swept_in_order_while_others_are_served");
-    // Slices are measured in CPU time, which other processes do not affect. The host of a
-    // virtual machine may, so one round of five must succeed.
+    // Slices are measured in CPU time, which other processes do not affect. The host of a virtual
+    // machine may affect it, so only one round of five must succeed.
     let mut rounds = Vec::new();
     for _ in 0..5 {
         rounds.push(longest_slice_of_a_large_sweep(&mut rng));
@@ -165,7 +165,7 @@ fn longest_slice_of_a_large_sweep(rng: &mut Rng) -> i64 {
     assert!(waits.len() > 50, "only {} PINGs were served", waits.len());
     assert!(median < Duration::from_millis(5), "{median:?}");
     assert_eq!(server.info_number("jobs_running"), 0);
-    // First in, first out.
+    // The groups leave in the order in which they came.
     for chg in &order[..10] {
         f.take(chg);
     }

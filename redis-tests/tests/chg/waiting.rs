@@ -1,4 +1,4 @@
-//! `NEXT … BLOCK` waits until a group may be fetched, for whatever reason.
+//! `NEXT … BLOCK` waits until a group may be fetched, whatever makes it available.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -10,7 +10,8 @@ use redis_tests::{
 };
 
 const F: &str = "{f}:";
-/// Long enough to be sure that a command is blocked, and short enough for a fast test.
+/// A time that is long enough to be sure that a command is blocked, and short enough for a fast
+/// test.
 const QUIET: Duration = Duration::from_millis(120);
 
 fn waiter(server: &Server) -> Frontier {
@@ -170,7 +171,7 @@ fn waiter_wakes_when_a_block_ends() {
     f.ok(format!("BLOCK host UNTIL {until}"));
     let mut first = waiter(&server);
     assert!(granted(&lease_of(&mut first, "host")) >= until);
-    // The other client may also remove the block.
+    // The other client may also end the block.
     f.add("crawl", "other", 0);
     f.ok(format!("BLOCK other UNTIL {}", until + 600_000));
     let mut second = waiter(&server);
@@ -335,7 +336,7 @@ fn client_unblock_ends_the_wait() {
     server.until_blocked(1);
     assert_eq!(ok!(f.wire, "CLIENT", "UNBLOCK", id), int(1));
     assert_eq!(waiter.wire.recv(), nil());
-    // The client does not wait any more.
+    // The client no longer waits.
     f.add("crawl", "host", 0);
     f.take("host");
     assert_eq!(f.figure("waiters"), 0);
@@ -346,7 +347,7 @@ fn server_metrics_count_waiters() {
     let (server, mut f) = real_stage();
     let waiting = |server: &Server| server.info_number("chg_waiters");
     assert_eq!(waiting(&server), 0);
-    // Nothing is queued, so no timer is set.
+    // No URI is queued, so no timer is set.
     let mut first = waiter(&server);
     assert_eq!(waiting(&server), 1);
     let other = blocked(&server, "{other}:", "NEXT BLOCK 0");
@@ -375,7 +376,7 @@ fn waiter_that_dies_at_the_moment_of_its_lease_loses_no_group() {
     let (server, mut f) = real_stage();
     for n in 0..30 {
         let gone = blocked(&server, F, "NEXT LEASE 50 BLOCK 0");
-        // Both arrive at the server in one iteration of its event loop, in either order.
+        // Both commands arrive at the server in one iteration of its event loop, in either order.
         f.send(format!("ADD crawl host-{n} 0"));
         gone.wire.hang_up();
         f.wire.recv();
@@ -489,7 +490,7 @@ fn next_does_not_wait_in_a_transaction_or_script() {
 fn script_that_writes_to_a_queue_wakes_waiters_when_it_is_over() {
     let (server, mut f) = real_plain_stage();
     let mut waiter = redis_tests::blocked(&server, "{f}:", "NEXT BLOCK 0");
-    // A group that the script adds and removes again is not leased in between.
+    // A group that the script adds and removes again must not be leased in between.
     let script = "redis.call('RPUSH', KEYS[1] .. 'chg_ready', 'x')
         redis.call('DEL', KEYS[1] .. 'chg_ready')
         redis.call('RPUSH', KEYS[1] .. 'chg_ready', 'y')
@@ -527,7 +528,7 @@ fn waiter_that_lost_its_permission_takes_no_group_from_others() {
     f.add("crawl", "one", 0);
     f.add("crawl", "two", 0);
     // The connection may have been closed, the wait may have ended with an error, or this client
-    // may have been served. The other client is served in any case.
+    // may have got the lease. In any case, the other client gets a lease.
     let lease = Lease::only(&patient.wire.recv());
     assert!(["one", "two"].contains(&lease.chg.as_str()), "{lease:?}");
 }

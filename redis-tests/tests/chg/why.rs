@@ -1,5 +1,5 @@
-//! `WHY`, `INFO`, `CHECK` and `REPAIR`: operators see why a host is not fetched, and if the data is
-//! consistent.
+//! `WHY`, `INFO`, `CHECK` and `REPAIR`: operators see why no worker fetches from a host, and if the
+//! data are consistent.
 
 use crate::stage::{Audited, add_thousands, plain_stage, real_stage, stage};
 use redis_tests::{BusyFrontier, Frontier, Reply, Server, T0, blocked, int, nil, ok, rows};
@@ -76,8 +76,8 @@ fn why_of_a_due_group_names_the_shared_gate_that_another_one_holds() {
     f.ok("GROUP gate one two");
     f.ok(format!("ADD crawl one {T0} two {T0}"));
     let lease = f.take("one");
-    // Before NEXT has found the gate closed, and after the group was moved to the queue of the
-    // gate.
+    // This is before `NEXT` has found the gate closed, and after the group was moved to the gate's
+    // list.
     for _ in 0..2 {
         let why = f.why("two");
         assert_eq!(why.field("state").text(), "gated", "{why:?}");
@@ -167,7 +167,7 @@ fn info_shows_the_sizes_of_the_queues() {
     assert_eq!(number("groups-ready"), f.ready().len() as i64);
     assert_eq!(number("groups-waiting"), f.wait().len() as i64);
     assert_eq!(number("groups-idle"), 1);
-    // The first group behind a gate waits in `chg_wait` on behalf of the others.
+    // The first group behind a gate waits in `chg_wait` as the representative of the gate.
     assert_eq!(number("groups-gated"), 0);
     assert_eq!(number("uris"), f.total());
     assert_eq!(number("executions"), 3);
@@ -370,7 +370,7 @@ fn check_of_a_large_frontier_is_a_job() {
     assert_eq!(check.field("consistent"), int(1), "{check:?}");
     assert!(pings > 20, "only {pings} PINGs were served");
     assert!(server.info_number("slices") - slices > 20);
-    // Concurrent changes cause no false alarms.
+    // Concurrent changes must cause no false alarms.
     let mut checker = Frontier::at(&server, T0);
     checker.send("CHECK");
     let mut leased = 0;

@@ -1,5 +1,6 @@
-//! Browsertrix's own programs change the documented keys beside the commands: its purge, its
-//! canceled crawls, and the counts of its importer. No crawl loses data because of this.
+//! Browsertrix's own programs change the documented keys while the module's commands run: its
+//! purge, its canceled crawls, and the counts of its importer. No crawl must lose data because of
+//! this.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -139,8 +140,8 @@ fn a_removal_after_their_purge_loses_no_hash_of_another_crawl() {
     assert_consistent(&mut c, P);
 }
 
-/// The reason why the lists of holders are untrusted is stored, so that it survives a restart,
-/// reaches replicas, and is known to a removal much later.
+/// The reason why the lists of holders are untrusted is stored. Therefore it survives a restart,
+/// reaches replicas, and applies to a removal much later.
 #[test]
 fn a_detected_purge_is_remembered() {
     let mut server = server();
@@ -177,8 +178,8 @@ fn a_detected_purge_is_remembered() {
     assert_consistent(&mut c, P);
 }
 
-/// The module does not subscribe to keyspace events that cost other clients until the server has an
-/// index.
+/// The module subscribes to keyspace events that slow down other clients only when the server has
+/// an index.
 #[test]
 fn bystanders_pay_for_keyspace_events_from_the_first_command_of_ours_on() {
     let server = Server::start();
@@ -256,7 +257,7 @@ fn commit_two(server: &Server) {
     }
 }
 
-/// Purges an index before any command of the module was sent to the server.
+/// Purges an index before the first command of the module is sent to the server.
 fn purge_is_seen(server: &Server) {
     let mut c = server.wire();
     begin_purge(&mut c);
@@ -277,7 +278,7 @@ fn a_purge_while_the_module_is_not_loaded_is_detected_by_its_result() {
     for crawl in ["C", "B", "A"] {
         put_back(&mut c, crawl);
     }
-    // Simulates that no event was received: only the keys show the purge.
+    // The server sent no event for this purge, so only the keys show it.
     until("the index is marked as untrusted", || {
         ok!(c, "HDEL", "crawlspace", "untrusted") == int(1)
     });
@@ -364,7 +365,7 @@ fn their_crawls_tell_the_profile_and_have_figures() {
     }
 }
 
-/// Kills the server while it removes `A`, which shares half of its hashes with `B`; returns the
+/// Kills the server while it removes `A`, which shares half of its hashes with `B`. Returns the
 /// number of shared hashes.
 fn removal_cut_short(server: &mut Server) -> (Wire, u64) {
     for shared in [3_000, 12_000, 48_000, 192_000] {
@@ -413,11 +414,11 @@ fn a_repair_does_not_change_the_result_of_an_interrupted_removal() {
     }
 }
 
-/// Number of steps of a random history; the last step completes all operations.
+/// Number of steps of a random history. The last step completes all operations.
 const STEPS: usize = 200;
 
-/// Browsertrix's purge is sent command by command, cut short by `kill -9` at any command, beside
-/// jobs of the module that run in the meantime.
+/// Sends Browsertrix's purge command by command, interrupted by `kill -9` at any command, while
+/// jobs of the module run.
 #[test]
 fn no_crawl_loses_hashes_during_their_purge_and_kills() {
     history::play(
@@ -433,29 +434,30 @@ fn no_crawl_loses_hashes_during_their_purge_and_kills() {
 enum Step {
     /// Adds a hash to a crawl with `DEDUPE.ADD`.
     Add(String, u64),
-    /// Adds a hash as Browsertrix's crawler does; true announces a new crawl.
+    /// Adds a hash as Browsertrix's crawler does. True if the crawl is new.
     Write(String, u64, bool),
     /// Begins Browsertrix's purge, which will keep these crawls.
     Purge(Vec<String>),
-    /// Sends the next command of the purge.
+    /// Sends the next command of Browsertrix's purge.
     Next,
     /// Ends Browsertrix's program; the server continues.
     Abort,
     /// Runs a command of the module.
     Command(Vec<String>),
-    /// Kills the server, during a command if there is one; true also ends Browsertrix's program.
+    /// Kills the server, during a command if there is one. If true, also ends Browsertrix's
+    /// program.
     Kill(Vec<String>, bool),
-    /// Completes interrupted operations, then runs the repair step of the guide. True completes a
-    /// running purge first; false abandons it.
+    /// Completes interrupted operations, and then runs the repair step of the guide. If true,
+    /// completes a running purge first; otherwise abandons it.
     Settle(bool),
 }
 
 struct Beside {
     server: Server,
     c: Wire,
-    /// The hashes that each crawl must have, except crawls that were removed on purpose.
+    /// The hashes that each crawl must have. Crawls that were removed on request are not included.
     holds: BTreeMap<String, BTreeSet<u64>>,
-    /// Remaining commands of a running purge; the next one is last.
+    /// Remaining commands of a running purge. The last element is the next command.
     purge: Vec<Vec<String>>,
     /// Crawls that a purge has deleted.
     purged: BTreeSet<String>,
@@ -517,7 +519,7 @@ impl Stage for Beside {
                 let line = format!("https://e/{n}");
                 let (name, date) = ("DEDUPE.ADD", "20260319102015123");
                 let line = [name, P, crawl, &bare(*n), "0", date, &line, "1000"];
-                // A crawl that is being removed accepts no records.
+                // A crawl that is being removed refuses records.
                 if !self.call(&line, log).is_error() {
                     self.holds.entry(crawl.clone()).or_default().insert(*n);
                 }
@@ -658,7 +660,7 @@ impl Beside {
             ["put back", crawl] => {
                 let hashes = ok!(self.c, "HKEYS", format!("h:{crawl}")).texts();
                 let counts = ok!(self.c, "HGETALL", format!("h:{crawl}:counts")).pairs();
-                // The next command is last.
+                // The last element is the next command.
                 for (field, n) in counts {
                     let line = ["HINCRBY", "allcounts", &field.text(), &n.text()];
                     self.purge.push(words(&line));
@@ -737,15 +739,16 @@ impl Beside {
         self.server.restart();
         self.c = connect(&self.server);
         ok!(self.c, "CONFIG", "SET", "crawlspace.slice-us", 50);
-        // A requested removal may have begun, so no crawl may depend on the hashes that it removes.
+        // The requested removal may have begun, so no crawl may depend on the hashes that it
+        // removes.
         for crawl in ok!(self.c, "HKEYS", "removing").texts() {
             self.holds.remove(&crawl);
         }
         if both {
             self.purge.clear();
         }
-        // The server may have been killed before it read the command, or may have refused it: the
-        // crawl then keeps everything.
+        // The server may have been killed before it read the command, or may have refused it. In
+        // this case, the crawl keeps all its data.
         if let Some((crawl, hashes)) = asked_to_go {
             let begun = ok!(self.c, "HEXISTS", "removing", &crawl) == int(1);
             if !begun && !self.c.call(&["DEDUPE.STATS", P, &crawl]).is_error() {

@@ -1,4 +1,4 @@
-//! Tests that must pass on plain and on packed storage. `make test` runs them once on each.
+//! Tests that must pass in plain and in packed storage. `make test` runs them once in each.
 
 mod access;
 mod bad_input;

@@ -22,7 +22,7 @@ const HASHES: u64 = 24;
 /// Number of steps of a history.
 const STEPS: usize = 100;
 
-/// Size of each revisit in bytes; every original is larger.
+/// Size of each revisit in bytes. Every original is larger.
 const REVISIT: i64 = 100;
 
 fn bare(hash: u64) -> String {
@@ -84,7 +84,7 @@ fn plus(one: Counts, other: Counts) -> Counts {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
-    /// The crawl is in `uncommittedcrawls`.
+    /// The crawl is in `uncommittedcrawls` only.
     Open,
     /// The crawl is in `allcrawls`.
     Committed,
@@ -100,7 +100,7 @@ struct Content {
     /// Each hash with the number of its capture.
     records: BTreeMap<u64, u64>,
     counts: Counts,
-    /// Packages, with true for finished ones.
+    /// Packages of the crawl, with true for finished ones.
     files: Vec<(String, bool)>,
 }
 
@@ -108,15 +108,16 @@ struct Content {
 struct Crawl {
     state: State,
     now: Content,
-    /// Contents at the time when a command of the module continued the crawl.
+    /// Contents when a command of the module continued the crawl.
     before: Content,
-    /// Index of the package that Browsertrix's crawler is writing, while it runs.
+    /// Index of the package that Browsertrix's crawler is writing; `None` if the crawler does not
+    /// run.
     writes: Option<usize>,
-    /// The crawl uses `--dedupeConcurrent`, so the total sizes may lack its own.
+    /// True if the crawl uses `--dedupeConcurrent`, so that its sizes may be missing in the totals.
     concurrent: bool,
-    /// Commands of the module have written to it.
+    /// True if commands of the module have written to the crawl.
     is_ours: bool,
-    /// The crawl is canceled, but its counts are still in `allcounts`.
+    /// True if the crawl is canceled, but its counts are still in `allcounts`.
     in_sums: bool,
 }
 
@@ -137,7 +138,7 @@ impl Crawl {
         matches!(self.state, State::Committed | State::Continued)
     }
 
-    /// Returns its committed contents.
+    /// Returns the committed contents of the crawl.
     fn committed(&self) -> Option<&Content> {
         match self.state {
             State::Committed => Some(&self.now),
@@ -162,22 +163,21 @@ impl Crawl {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// A crawl of Browsertrix begins with a package, concurrent or not.
+    /// Browsertrix begins a crawl with a package. True for a concurrent crawl.
     Start(String, String, bool),
     /// A capture of a payload.
     Response(String, u64, u64),
-    /// Browsertrix's crawler finishes its package and possibly begins another one.
+    /// Browsertrix's crawler finishes its package and may begin another one.
     Close(String, i64, Option<String>),
-    /// Browsertrix's own commit, which is interrupted after this many replies.
+    /// Browsertrix commits a crawl. The commit is interrupted after this many replies.
     Commit(String, Option<u64>),
-    /// Browsertrix's own cancel.
+    /// Browsertrix cancels a crawl.
     Cancel(String),
-    /// Browsertrix's importer adds a package; a revisit has no capture.
+    /// Browsertrix's importer adds a package. A revisit has no capture.
     Take(String, String, i64, Vec<(u64, Option<u64>)>),
-    /// Browsertrix's purge, which keeps these crawls, followed by the repair that the guide
-    /// requires.
+    /// Browsertrix's purge runs and keeps these crawls. Then the repair of the guide runs.
     Purge(Vec<String>),
-    /// `ADD` of a capture.
+    /// `ADD` of one capture.
     Add(String, u64, u64),
     /// `REVISIT`.
     Revisit(String, u64),
@@ -195,9 +195,9 @@ struct Beside {
     owners: BTreeMap<u64, String>,
     /// `src:d`.
     finished: BTreeSet<String>,
-    /// Revisits without an original: their number and total bytes.
+    /// Revisits without an original: their number and their total size in bytes.
     waiting: BTreeMap<u64, BTreeMap<String, [i64; 2]>>,
-    /// `removedCrawls` and `removedCrawlSize`, once they exist.
+    /// `removedCrawls` and `removedCrawlSize`, if they exist.
     tracked: Option<[i64; 2]>,
     made: u64,
     _server: Server,
@@ -246,7 +246,7 @@ impl Beside {
         log.call(self.c.wire(), &words)
     }
 
-    /// Runs a step of Browsertrix's programs; returns false if they were interrupted.
+    /// Runs a step of Browsertrix's programs. Returns false if they were interrupted.
     fn theirs(&mut self, step: &str, log: &mut Log) -> bool {
         self.crawlers.say(step);
         let said = self.crawlers.line();
@@ -255,8 +255,8 @@ impl Beside {
         said == "done"
     }
 
-    /// Returns true if revisits of a crawl wait for an original. Those of removed crawls cannot be
-    /// found.
+    /// Returns true if revisits of a crawl are waiting for an original. Waiting revisits of removed
+    /// crawls cannot be found.
     fn waits(&self, crawl: &str) -> bool {
         self.waiting.values().any(|all| all.contains_key(crawl))
     }
@@ -282,7 +282,7 @@ impl Beside {
         self.names(committed)
     }
 
-    /// Settles the revisits that waited for this original.
+    /// Settles the revisits that were waiting for this original.
     fn settle(&mut self, hash: u64) {
         for (name, [number, bytes]) in self.waiting.remove(&hash).unwrap_or_default() {
             let saved = [0, 0, number * size_of(hash) - bytes, 0];
@@ -318,8 +318,8 @@ impl Beside {
             .crawls
             .values()
             .filter(|crawl| crawl.state == State::Canceled);
-        // If several crawls are canceled, nothing shows which ones a purge subtracted from the
-        // totals.
+        // If several crawls are canceled, the keys do not show which of them a purge subtracted
+        // from the totals.
         let is_clear = canceled.all(|crawl| crawl.in_sums);
         for crawl in self.crawls.values() {
             if let Some(Content { counts, .. }) = crawl.committed() {
@@ -348,7 +348,7 @@ impl Beside {
         let state = self.crawls.get(name).map(|crawl| crawl.state);
         let is_done = self.finished.contains(file);
         let originals = lines.iter().filter(|(_, capture)| capture.is_some());
-        // Browsertrix counts for a crawl in `allcrawls` only, and in both places.
+        // Browsertrix counts only for a crawl in `allcrawls`, and in both places.
         let mut awaited = originals
             .filter_map(|(hash, _)| self.waiting.get(hash))
             .flatten();
@@ -411,7 +411,7 @@ impl Beside {
         self.finished.insert(file.to_owned());
     }
 
-    /// Updates the model after a commit by Browsertrix merged a crawl.
+    /// Updates the model after a commit by Browsertrix has merged a crawl.
     fn merged_by_theirs(&mut self, name: &str) {
         let crawl = self.crawls.get_mut(name).expect("the crawl exists");
         crawl.state = State::Committed;
@@ -440,7 +440,7 @@ impl Beside {
             self.merged_by_theirs(name);
             return;
         }
-        // The order in which it processed the records is unknown.
+        // The order in which the commit processed the records is unknown.
         for &hash in crawl.now.records.keys() {
             if ok!(self.c, "HGET", "alldupes", bare(hash)) == Reply::Bulk(name.into()) {
                 self.owners.insert(hash, name.to_owned());
@@ -458,7 +458,7 @@ impl Beside {
             return;
         };
         let may = match crawl.state {
-            // A cancel by Browsertrix leaves the module's keys behind, and the names of packages
+            // A cancel by Browsertrix leaves the module's keys in place, and the names of packages
             // that an interrupted commit had listed.
             State::Open => {
                 !crawl.is_ours
@@ -541,7 +541,8 @@ impl Beside {
             _ => Vec::new(),
         };
         let is_there = crawls.iter().all(|crawl| self.crawls.contains_key(crawl));
-        // A purge by Browsertrix subtracted it from the totals, which a commit does not notice.
+        // A purge by Browsertrix has subtracted the crawl from the totals. A commit does not notice
+        // this.
         let is_out = name == "COMMIT" && known.as_ref().is_some_and(|crawl| !crawl.in_sums);
         if !is_there || is_out || leave.iter().any(|crawl| self.waits(crawl)) {
             return Ok(());
@@ -625,7 +626,7 @@ impl Beside {
         }
     }
 
-    /// A hash moves to another crawl only if its owner does not have it any more.
+    /// Checks that a hash moves to another crawl only if its owner no longer has it.
     fn follow_owners(&mut self) -> Verdict {
         for hash in 0..HASHES {
             let now = match ok!(self.c, "HGET", "alldupes", bare(hash)) {
@@ -849,7 +850,7 @@ impl Beside {
     }
 
     /// Returns true if Browsertrix's crawler of a crawl is running, and no other client continues
-    /// its committed part.
+    /// the committed part of the crawl.
     fn runs(&self, name: &str) -> bool {
         let crawl = self.crawls.get(name).filter(|crawl| crawl.writes.is_some());
         crawl.is_some_and(|crawl| {
@@ -868,7 +869,7 @@ impl Beside {
         }
         let (url, date) = capture(hash, n);
         let (digest, size) = (bare(hash), size_of(hash));
-        // The crawler has dates with milliseconds.
+        // The crawler writes dates with milliseconds.
         self.theirs(
             &format!(
                 r#"{{"step":"response","crawl":"{name}","hash":"{digest}","url":"{url}","date":"{date}123","size":{size},"revisit":{REVISIT}}}"#
@@ -907,7 +908,7 @@ impl Beside {
         }
     }
 
-    /// Chooses a crawl that a command of the module may write to in its current state.
+    /// Returns true if a command of the module may write to a crawl in its current state.
     fn ours_may_write(&self, name: &str) -> bool {
         let crawl = self.crawls.get(name);
         crawl.is_none_or(|crawl| crawl.state != State::Canceled)
@@ -928,7 +929,7 @@ impl Beside {
             reply == Reply::Int(stored.is_none().into()),
             "ADD gives {reply:?}"
         );
-        // The same URL in the same second is the same record.
+        // The same URL in the same second means the same record.
         if stored != Some(n) {
             crawl.go_on();
             crawl.count([1, 0, 0, 0]);

@@ -1,4 +1,5 @@
-//! Jumps of the wall clock in either direction neither end nor prolong a wait for a claim.
+//! Tests that jumps of the wall clock, in either direction, neither end nor extend a wait for a
+//! claim.
 
 use std::time::{Duration, Instant};
 
@@ -6,12 +7,12 @@ use redis_tests::{DedupeIndex, Reply, Shifted, Wire, bulk, int};
 
 const P: &str = "p:";
 const HOUR: i64 = Shifted::HOUR;
-/// One second, plus another one for a loaded machine.
+/// One second, plus one second for a loaded machine.
 const SOON: Duration = Duration::from_secs(2);
-/// Minimum duration of silence.
+/// Minimum time without a reply.
 const QUIET: Duration = Duration::from_millis(1500);
 
-/// Claims hash 1 for `px` milliseconds; returns the token.
+/// Claims hash 1 for `px` milliseconds. Returns the token.
 fn claim(c: &mut DedupeIndex, px: i64) -> String {
     let reply = c.ok(format!("CLAIM a #1 PX {px}"));
     assert_eq!(reply.items()[0], bulk("CLAIMED"), "{reply:?}");

@@ -1,4 +1,4 @@
-//! `DEDUPE.*` against a real server.
+//! Tests of `DEDUPE.*` against a real server.
 
 mod begin;
 mod beside_browsertrix;

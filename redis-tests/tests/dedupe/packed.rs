@@ -1,4 +1,4 @@
-//! `PACK` and `UNPACK` lose and change no data.
+//! Tests that `PACK` and `UNPACK` neither lose nor change data.
 
 use redis_tests::{
     DedupeIndex, Options, Word, array, err, int, moved, ok, record_of, replies_of, sha256_of,
@@ -67,8 +67,8 @@ fn odd_values() -> Vec<Vec<u8>> {
     values
 }
 
-/// Writes all of them as plain clients do, with existing and missing owners, and valid and invalid
-/// records.
+/// Writes all unusual fields and values as plain clients do, with existing and missing owners, and
+/// valid and invalid records.
 fn odd_index(c: &mut DedupeIndex, merged: &str) {
     let p = c.prefix().to_owned();
     small_index(c, &p);
@@ -92,7 +92,7 @@ fn odd_index(c: &mut DedupeIndex, merged: &str) {
             commands.push(vec!["HSET".word(), holders, field.clone(), numbers.word()]);
         }
     }
-    // Writes every value under a field of its own.
+    // Write every value under its own field.
     for (n, value) in (0..).zip(&values) {
         let records = format!("{p}h:b").into_bytes();
         let field = sha256_of(1_000_000 + n).into_bytes();
@@ -123,7 +123,7 @@ fn unpack_restores_the_plain_keys_byte_for_byte() {
             assert_eq!(c.plain(format!("TYPE {p}packedhashes")).text(), "crawlpack");
             assert_eq!(c.plain(format!("EXISTS {p}holders {p}moving")), int(0));
             assert_eq!(ok!(c, "EXISTS", &committed[0], &committed[2]), int(0));
-            // Data that does not belong to the committed part is unchanged.
+            // Data outside of the committed part are unchanged.
             let moved = |key: &[u8]| {
                 let hashes = ["packedhashes", merged, "holders"].map(|name| format!("{p}{name}"));
                 let mut moved = committed.iter().chain(&hashes);

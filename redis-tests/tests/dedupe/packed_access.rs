@@ -1,6 +1,6 @@
-//! Tests in which situations the storage of an index may change (clusters, full servers, replicas),
-//! and the replies on each storage. (`matrix::acl` and `matrix::memory` test which users may change
-//! it, and what a full server accepts.)
+//! Tests when the storage of an index may change (clusters, full servers, replicas), and the
+//! replies in each storage. (`matrix::acl` and `matrix::memory` test which users may change it, and
+//! what a full server accepts.)
 
 use redis_tests::{
     Cluster, DedupeIndex, Options, Reply, Server, Wire, assert_error, assert_replicated, bulk, int,

@@ -1,5 +1,5 @@
-//! Plain clients beside a packed index: no plain write to a documented key destroys a record, and
-//! the index stays packed. Indexes packed by version 0.1.0 are moved to a key that plain clients do
+//! Plain clients and a packed index: no plain write to a documented key destroys a record, and the
+//! index stays packed. An index that version 0.1.0 packed is moved to a key that plain clients do
 //! not use.
 
 use redis_tests::{DedupeIndex, Options, Server, assert_replicated, int, sha256_of, simple, until};
@@ -38,12 +38,13 @@ fn kind(c: &mut DedupeIndex, name: &str) -> String {
     c.plain(format!("TYPE {P}{name}")).text()
 }
 
-/// Waits for the marker, which the module restores after a plain command.
+/// Waits for the marker. The module restores it after a plain command.
 fn until_marked(c: &mut DedupeIndex) {
     until("the marker is back", || kind(c, "alldupes") == "crawlmark");
 }
 
-/// Sends Browsertrix's removal of all crawls except `kept`, or its first half unless it `ends`.
+/// Sends Browsertrix's removal of all crawls except `kept`. Without `ends`, sends only the first
+/// half of it.
 fn purge(c: &mut DedupeIndex, kept: &[&str], gone: &[&str], ends: bool) {
     c.plain("RENAME p:allcrawls p:to-remove-crawls");
     c.plain("DEL p:alldupes");
@@ -81,8 +82,8 @@ fn stage() -> (Server, Server, DedupeIndex) {
     (server, replica, c)
 }
 
-/// Compares every copy of the data with `told`: on the master, on the replica, after a reload, a
-/// replay and a rewrite.
+/// Compares every copy of the data with `told`: on the master, on the replica, and after a reload,
+/// a replay and a rewrite.
 fn assert_everywhere(
     server: &mut Server,
     replica: &Server,
@@ -115,7 +116,8 @@ fn purge_of_browsertrix_has_the_same_result_on_every_copy() {
     let mut c = DedupeIndex::of(&server, P);
     c.ok("REPAIR");
     assert_eq!(owners(&mut c), expected, "repaired");
-    // Records that the purge did not reach are reported; the operator removes or restores them.
+    // The module reports records that the purge did not reach. The operator removes or restores
+    // them.
     c.tells("CHECK", "unlistedCrawls 1");
     c.ok("CANCEL a");
     c.ok("REPAIR");
@@ -190,7 +192,7 @@ fn no_plain_command_on_a_documented_key_destroys_a_record() {
                     c.plain(format!("EXISTS {key}")) == int(0) || name == "alldupes"
                 });
             }
-            // Leftover values at these keys are deleted; then the records are found again.
+            // The test deletes leftover values at these keys. Then the records are found again.
             if c.plain(format!("TYPE {key}")) == simple("string") {
                 c.plain(format!("DEL {key}"));
             }
@@ -211,8 +213,8 @@ fn no_plain_command_on_a_documented_key_destroys_a_record() {
 #[test]
 fn a_plain_hash_at_the_merged_name_is_packed_and_changes_no_owner() {
     let (mut server, replica, mut c) = stage();
-    // A crawl that a plain client wrote and committed while there was no marker: some hashes are
-    // new, some are known.
+    // A plain client wrote and committed this crawl while the marker was missing. Some of its
+    // hashes are new, and some are known.
     let bare = |n| sha256_of(n).trim_start_matches("sha256:").to_owned();
     c.plain("MULTI");
     c.plain("DEL p:alldupes");
@@ -264,8 +266,8 @@ fn two_plain_hashes_become_one_with_unpack() {
     assert_eq!(owners(&mut c), [("a", 100), ("b", 100), ("-", 1)]);
 }
 
-/// Recreates the layout of version 0.1.0: the packed value is at the key of the merged index, or,
-/// during an unpack, in `moving`.
+/// Recreates the layout of version 0.1.0: the packed value is at the key of the merged index or,
+/// during `UNPACK`, in `moving`.
 fn as_of_0_1_0(c: &mut DedupeIndex, unpacks: bool) {
     c.plain("MULTI");
     c.plain("DEL p:alldupes");
@@ -291,7 +293,7 @@ fn an_index_of_0_1_0_moves_with_its_first_write_everywhere() {
             "RETAIN a",
         ] {
             let (mut server, replica, mut c) = stage();
-            // While the server loads, no keyspace events of plain clients reach it.
+            // While the server loads its data, it sends no keyspace events about plain clients.
             as_of_0_1_0(&mut c, unpacks);
             c.plain("DEBUG RELOAD");
             let old = if unpacks { "moving" } else { "alldupes" };
@@ -316,7 +318,7 @@ fn an_index_of_0_1_0_moves_with_its_first_write_everywhere() {
 #[test]
 fn changes_of_storage_end_even_with_foreign_data_at_their_keys() {
     let (server, mut c) = DedupeIndex::on(Options::new().plain(), P);
-    // A hash of another program is in the way and is not changed.
+    // The hash of another program is at the name of the key. It is not changed.
     for line in ["PACK", "REPAIR", "UNPACK"] {
         c.plain("FLUSHALL");
         c.plain("HSET p:moving f v");
@@ -332,7 +334,7 @@ fn changes_of_storage_end_even_with_foreign_data_at_their_keys() {
     let before = server.snapshot();
     c.refused("PACK", "ERR");
     server.snapshot().assert_same(&before, "PACK was refused");
-    // Without the key that records the storage.
+    // The key that stores the storage is missing.
     for (begun, line) in [
         ("PACK", "PACK"),
         ("PACK", "REPAIR"),
@@ -416,7 +418,7 @@ fn foreign_data_in_place_of_the_marker_is_not_part_of_the_index() {
         c.ok("UNPACK");
         c.assert_consistent();
     }
-    // The marker at the key for unfinished packing, and the value of another index.
+    // The key for unfinished packing contains the marker, or the value of another index.
     let (_server, mut c) = DedupeIndex::on(Options::new().packed(), P);
     build(&mut c);
     c.plain("RENAME p:alldupes p:moving");

@@ -8,7 +8,7 @@ use redis_tests::{
 
 const P: &str = "{coll-42}:";
 
-/// Fails if a `DEDUPE.CHECK` reports anything other than a storage conversion in progress.
+/// Fails if `DEDUPE.CHECK` reports anything except a running storage conversion.
 #[track_caller]
 fn assert_no_faults(findings: &Reply) {
     let moving = findings.field("interrupted").int();
@@ -21,8 +21,8 @@ fn assert_no_faults(findings: &Reply) {
     }
 }
 
-/// Creates two crawls, committed and packed. With `is_canceled`, they are canceled, which drops
-/// their packed records because `allcrawls` does not have them any more.
+/// Creates two crawls, committed and packed. With `is_canceled`, cancels them, which drops their
+/// packed records, because they are no longer in `allcrawls`.
 fn two_crawls(c: &mut DedupeIndex, ids: [&str; 2], is_canceled: bool, in_one_go: bool) {
     let [first, second] = ids;
     c.plain("CONFIG SET crawlspace.slice-us 1000");
@@ -59,7 +59,7 @@ fn logs_distinguish_crawls_whose_ids_end_alike() {
             let mut server = Options::new().plain().aof_unsynced(false).start();
             let replica = Options::new().plain().replica_of(&server).start();
             let mut c = DedupeIndex::of(&server, P);
-            // From here on, changes are replicated as logs.
+            // After this point, changes are replicated as logs.
             server.wait_for_replica_offset(&replica);
             two_crawls(&mut c, pair, is_canceled, in_one_go);
             server.wait_for_replica_offset(&replica);
@@ -74,7 +74,7 @@ fn logs_distinguish_crawls_whose_ids_end_alike() {
     }
 }
 
-/// A record that only a plain client writes.
+/// A record that only plain clients write.
 const PLAIN_RECORD: &str = "1 20240501120000 http://plain.example/ 7";
 
 /// Returns the look-ups of the hashes 0 to 39.
@@ -87,8 +87,8 @@ fn look_ups(c: &mut DedupeIndex) -> Vec<Reply> {
 }
 
 /// Continues a committed crawl with a plain client, which stores the records of hashes that the
-/// crawl has and of a new one. Look-ups of the former must not change by that, nor by the commit
-/// and by `UNPACK`. Returns all replies, and the keys at the end.
+/// crawl has and of a new one. Look-ups of the crawl's own hashes must not change, even after the
+/// commit and after `UNPACK`. Returns all replies, and the keys at the end.
 fn continued_by_a_plain_client(options: Options) -> (Vec<Vec<Reply>>, Snapshot) {
     let (_server, mut c) = DedupeIndex::on(options, P);
     for (id, numbers) in [("a", 0..20), ("b", 10..30)] {
@@ -96,7 +96,7 @@ fn continued_by_a_plain_client(options: Options) -> (Vec<Vec<Reply>>, Snapshot) 
     }
     let mut seen = vec![look_ups(&mut c)];
     for n in [0, 3, 15, 100] {
-        // On plain keys, the crawl's own record is already there.
+        // In plain keys, the crawl's own record is already in the hash.
         c.plain(format!("HSETNX {P}h:a #{n} '{PLAIN_RECORD}'"));
     }
     seen.push(look_ups(&mut c));
@@ -162,7 +162,7 @@ fn missing_packed_records_are_found() {
     c.plain("COPY {coll-42}:packedhashes {coll-42}-aside");
     c.committed("b", 40..100);
     c.assert_consistent();
-    // Puts the value of an earlier time in place.
+    // Restore the value from an earlier time.
     c.plain("RENAME {coll-42}-aside {coll-42}:packedhashes");
     c.tells("CHECK", "ok 0 missingHashes 60");
     c.ok("REPAIR");
@@ -204,7 +204,7 @@ fn a_log_reads_only_keys_that_its_user_may_read() {
         assert_error(&apply(&mut reader, "secret"), "NOPERM", rules);
         let keys = c.plain("KEYS *").texts();
         assert_eq!(keys, ["secret"], "{rules:?}");
-        // The log may change the module's own keys.
+        // The log can change the module's own keys.
         let own = "{coll-42}:h:c";
         ok!(reader, "HSET", own, "a-field-of-19-bytes", "own");
         assert!(!apply(&mut reader, own).is_error(), "{rules:?}");
@@ -222,8 +222,8 @@ fn a_log_reads_only_keys_that_its_user_may_read() {
     }
 }
 
-/// Creates three crawls of this many hashes each; slices are so short that a storage conversion
-/// takes many.
+/// Creates three crawls of this many hashes each. Slices are so short that a storage conversion
+/// takes many of them.
 fn three_crawls(c: &mut DedupeIndex, hashes: u64) {
     c.plain("CONFIG SET crawlspace.slice-us 50");
     for (id, first) in [("a", 0), ("b", hashes), ("c", 2 * hashes)] {
@@ -247,7 +247,8 @@ fn checks_are_answered_while_the_storage_changes_again_and_again() {
         for name in ["PACK", "UNPACK"] {
             let (_, hashes, records) = c.change(name);
             assert_eq!((hashes, records), (6_000, 6_000), "{name}");
-            // Checkers that got their reply ask again; the others continue into the next change.
+            // Clients of `CHECK` that got their reply send it again. The others continue into the
+            // next conversion.
             for checker in &mut checkers {
                 if checker.has_reply() {
                     assert_no_faults(&checker.recv());
@@ -266,11 +267,11 @@ fn checks_are_answered_while_the_storage_changes_again_and_again() {
     }
 }
 
-/// Removes everything from an index whose storage conversion was interrupted.
+/// A function that removes all data from an index whose storage conversion was interrupted.
 type Emptied = fn(&mut DedupeIndex);
 
-/// A storage conversion, and the storage after the interruption, after everything was then removed,
-/// and after the opposite conversion.
+/// A storage conversion, and the storage after its interruption, after the removal of all data, and
+/// after the opposite conversion.
 const CHANGES: [(&str, [&str; 3]); 2] = [
     ("PACK", ["packing", "packed", "plain"]),
     ("UNPACK", ["unpacking", "plain", "packed"]),

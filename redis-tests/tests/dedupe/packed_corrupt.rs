@@ -34,7 +34,7 @@ fn digest(c: &mut DedupeIndex, key: &str) -> String {
     digests.texts().remove(0)
 }
 
-/// Fails unless the value is unchanged and the index consistent.
+/// Fails unless the value is unchanged and the index is consistent.
 #[track_caller]
 fn assert_unharmed(server: &mut Server, c: &mut DedupeIndex, before: &str) {
     assert!(server.is_alive());
@@ -116,7 +116,7 @@ fn truncated_and_damaged_files_are_refused_at_the_start() {
     server.kill9();
     let path = server.dir().join("dump.rdb");
     let whole = std::fs::read(&path).expect("a saved file");
-    // The position of the value, regardless of the rest of the file.
+    // The position of the value does not depend on the rest of the file.
     let mut bad = vec![whole[..whole.len() / 2].to_vec()];
     let mut damaged = whole.clone();
     let middle = damaged.len() / 2;
@@ -191,7 +191,7 @@ fn an_incomplete_value_can_be_used() {
     c.plain("DEBUG RELOAD");
     assert_eq!(digest(&mut c, KEY), before);
     assert_eq!(c.indexed(), some + 10);
-    // All chunks in order give the value.
+    // Loading all chunks in order results in the value.
     ok!(c, "DEL", KEY);
     for i in 0..payload.chunks.len() {
         assert!(!chunk(&mut c, i).is_error());

@@ -1,16 +1,16 @@
-//! `kill -9` during `PACK` and `UNPACK`, and during a commit and a removal on a packed index:
-//! running the command again completes it, and the index equals that of an undisturbed run.
+//! `kill -9` during `PACK` and `UNPACK`, and during a commit and a removal on a packed index: the
+//! same command completes the interrupted job, and the index equals that of an undisturbed run.
 
 use redis_tests::{DedupeIndex, Options, Reply, Server, Snapshot, Wire, cmd, int, moved, until};
 
 const P: &str = "p:";
-/// Number of hashes of each committed crawl, half of which are in both, and of the index.
+/// Number of hashes of each committed crawl (half of them are in both crawls), and of the index.
 const A: u64 = 16_000;
 const ALL: u64 = 24_000;
-/// Number of hashes of the index once the uncommitted crawl is committed, too.
+/// Number of hashes of the index after the uncommitted crawl is committed, too.
 const WHOLE: u64 = 28_000;
 
-/// Creates two committed crawls that share hashes, and an uncommitted one.
+/// Creates two committed crawls that share hashes, and an uncommitted crawl.
 fn build(c: &mut DedupeIndex) {
     for (id, first) in [("a", 0), ("b", 8_000)] {
         c.committed(id, first..first + A);
@@ -61,7 +61,7 @@ fn plain_part(c: &mut DedupeIndex, name: &str) -> i64 {
     }
 }
 
-/// Kills the server during a storage conversion repeatedly, each time a little later.
+/// Kills the server several times during a storage conversion, each time a little later.
 fn change_survives_kill9(preamble: bool) {
     let options = Options::new().plain().aof_unsynced(preamble);
     let (mut server, mut c) = DedupeIndex::on(options, P);
@@ -83,7 +83,8 @@ fn change_survives_kill9(preamble: bool) {
                 server.until_rewritten();
             }
             if changer.has_reply() {
-                // The change ended during the rewrite, or before this process was scheduled again.
+                // The conversion ended during the rewrite, or before this process was scheduled
+                // again.
                 total = moved(&changer.recv()).1;
                 server.restart();
                 break;
@@ -156,7 +157,7 @@ fn commands_work_on_an_index_whose_change_was_cut_short() {
         for (line, expected) in lines.iter().zip(&replies) {
             assert_eq!(c.ok(line), *expected, "{line} after half a {name}");
         }
-        // Nothing is wrong except that the change is incomplete.
+        // The only problem is that the conversion is incomplete.
         if name == "PACK" {
             c.tells("CHECK", "interrupted 1");
             c.tells("REPAIR", "interrupted 0");
@@ -172,7 +173,8 @@ fn commands_work_on_an_index_whose_change_was_cut_short() {
     }
 }
 
-/// Kills the job of a line once this many hashes are indexed, and runs the line again.
+/// Kills the server during the job of a line, when this many hashes are indexed, and runs the line
+/// again.
 fn job_survives_kill9(line: &str, half_way: std::ops::Range<i64>, preamble: bool) {
     let (expected, replies) = undisturbed(&[line]);
     let (mut server, mut c) = DedupeIndex::on(Options::new().packed().aof_unsynced(preamble), P);
@@ -189,7 +191,7 @@ fn job_survives_kill9(line: &str, half_way: std::ops::Range<i64>, preamble: bool
         let right = owner(n) == seen || line.starts_with("REMOVE") && left;
         assert!(right, "{n} is {seen}'s after half a {line}");
     }
-    // An interrupted removal reports its complete counts in the end.
+    // At the end, an interrupted removal reports its complete counts.
     assert_eq!(c.ok(line), replies[0], "{line} again");
     let view = c.plain_view().without_counters();
     view.assert_same(&expected.without_counters(), line);

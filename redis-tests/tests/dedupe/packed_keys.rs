@@ -1,4 +1,4 @@
-//! A packed index beside other keys: settings, plain commands, moves and deletions.
+//! A packed index and other keys: settings, plain commands, moves and deletions.
 
 use redis_tests::{
     DATE, DedupeIndex, Options, Server, Wire, array, assert_contains, assert_error, bulk, err, int,
@@ -11,7 +11,7 @@ fn key(name: &str) -> String {
     format!("{P}{name}")
 }
 
-/// Starts a server with an index that is packed once it is committed.
+/// Starts a server with an index that is packed when it is committed.
 fn packed() -> (Server, DedupeIndex) {
     DedupeIndex::on(Options::new().packed(), P)
 }
@@ -21,7 +21,7 @@ fn plain() -> (Server, DedupeIndex) {
     DedupeIndex::on(Options::new().plain(), P)
 }
 
-/// Returns the type of a key of the index as the server reports it.
+/// Checks the type of a key of the index, as the server reports it.
 #[track_caller]
 fn assert_type(c: &mut DedupeIndex, name: &str, kind: &str) {
     assert_eq!(c.plain(format!("TYPE {}{name}", c.prefix())), simple(kind));
@@ -62,7 +62,7 @@ fn changed_keys_are_notified_and_watched() {
         watcher.plain("PING");
         let executed = watcher.plain("EXEC");
         assert!(executed.is_nil(), "{name} did not disturb WATCH");
-        // Without a change, watching transactions succeed.
+        // Without a change, transactions that watch the keys succeed.
         watcher.plain("WATCH {coll-42}:allhashes {coll-42}:crawlspace");
         c.ok(name);
         watcher.plain("MULTI");
@@ -144,7 +144,7 @@ fn a_packed_index_follows_its_keys() {
     assert_eq!(one.owners([1, 205]), ["a", "more"]);
     small_index(&mut c, P);
     assert_eq!(replies_of(&mut c, P), expected, "read again");
-    // All keys under another prefix form another index.
+    // Keys with another prefix form another index.
     for name in server.snapshot().names() {
         let other = name.replacen("coll-42", "coll-43", 1);
         c.plain(format!("RENAME {name} {other}"));
@@ -181,7 +181,7 @@ fn the_storage_of_new_indexes_is_a_setting() {
     assert_eq!(c.storage(), "packed");
     small_index(&mut c, "q:");
     assert_eq!(replies_of(&mut c, P), replies_of(&mut c, "q:"));
-    // An empty index that was unpacked stays plain.
+    // An empty index that was unpacked remains plain.
     let (server, mut c) = packed();
     c.ok("UNPACK");
     small_index(&mut c, P);
@@ -278,7 +278,7 @@ fn records_of_an_open_crawl_are_plain_until_its_commit() {
     assert_eq!(stored, bulk(record));
     c.commit("a");
     assert_eq!(c.plain("EXISTS {coll-42}:h:a {coll-42}:holders"), int(0));
-    // A plain client continues the crawl as documented.
+    // A plain client continues the crawl in the documented way.
     c.plain("SADD {coll-42}:uncommittedcrawls a");
     c.plain(format!("HSET {P}h:a #7 '0 {DATE} http://e.com/ 7'"));
     c.plain("HINCRBY {coll-42}:h:a:counts totalUrls 1");

@@ -1,5 +1,5 @@
-//! Replicas of a server that packs and unpacks miss no change and are equal in the end, whenever
-//! they joined.
+//! Replicas of a server that packs and unpacks miss no change and are equal at the end, regardless
+//! of the time at which they connected.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -21,8 +21,8 @@ fn sees_all(c: &mut DedupeIndex, when: &str) {
     assert_eq!(c.indexed(), ALL as i64, "{when}");
 }
 
-/// Fails unless the keys are equal, and the packed values are equal regardless of how they were
-/// built.
+/// Fails unless the keys are equal and the packed values are equal, regardless of the changes that
+/// created them.
 fn assert_equal(server: &Server, replica: &Server, when: &str) {
     server.wait_for_replica_offset(replica);
     replica.snapshot().assert_same(&server.snapshot(), when);

@@ -17,7 +17,8 @@ fn start() -> (Server, DedupeIndex) {
     DedupeIndex::on(plain(), P)
 }
 
-/// Commits as documented: an owner for each hash that has none, counts, then the sets.
+/// Commits as documented: writes an owner for each hash without one, then the counts, then the
+/// sets.
 fn commit_plainly(c: &mut DedupeIndex, crawl: &str) {
     for hash in c.plain(format!("HKEYS p:h:{crawl}")).texts() {
         c.plain(format!("HSETNX p:allhashes {hash} {crawl}"));
@@ -112,7 +113,7 @@ fn half_a_plain_commit_is_finished_by_the_command() {
         c.plain(format!("HSETNX p:allhashes #{n} a"));
     }
     assert_eq!(c.owners([0, 99]), ["-", "-"]);
-    // Hashes that the plain client has already committed may or may not count as new.
+    // The hashes that the plain client has committed may or may not be counted as new.
     let (new, known) = c.commit("a");
     assert!((50..=100).contains(&(new + known)), "{new} {known}");
     assert_eq!(c.owners([0, 99]), ["a", "a"]);
@@ -137,7 +138,7 @@ fn half_a_plain_commit_is_undone_by_cancel() {
 
 #[test]
 fn plain_purge_is_seen_by_the_commands() {
-    // As documented: per-crawl keys are deleted, merged keys are recreated from scratch.
+    // As documented, delete the keys of the crawl, and create the keys of the merged index again.
     let (_server, mut c) = start();
     for (id, hashes) in [("a", 0..20), ("b", 10..30)] {
         c.committed(id, hashes);
@@ -234,7 +235,7 @@ fn state_in_memory_follows_every_plain_change() {
         "SUNIONSTORE p:allcrawls x", "a";
         "DEL p:allhashes", "-";
         &format!("HSET p:allhashes {bare} a"), "a";
-        // Crawl `b` is not committed. Since `allcrawls` was deleted once, the look-up asks every
+        // Crawl `b` is not committed. `allcrawls` was deleted once, so the look-up searches every
         // crawl.
         "HSET p:allhashes #1 b", "a";
         "SADD p:allcrawls b", "a"; // it has no record, and a has
@@ -258,7 +259,7 @@ fn holders_found_by_searching_come_after_recorded_ones() {
     let (_server, mut c) = start();
     c.committed("a", 0..10);
     c.committed("b", 0..10);
-    // A plain client commits a third holder, which no command has seen.
+    // A plain client commits a third holder, which no command has noticed.
     plain_crawl(&mut c, "0-plain", 0, 10);
     commit_plainly(&mut c, "0-plain");
     assert_eq!(c.ok("REMOVE a").ints(), [1, 0, 10]);
@@ -305,7 +306,7 @@ fn field_in_another_spelling_is_found_after_flushes_swaps_and_failovers() {
     assert_eq!(c.owners([1]), ["a"]);
     server.wait_for_replica_offset(&replica);
     assert_eq!(r.owners([1]), ["a"]);
-    // The number of fields is unchanged, so it does not reveal the change.
+    // The number of fields is unchanged, so it does not show the change.
     c.plain(format!("HDEL p:allhashes {hash}"));
     c.plain(format!("HSET p:allhashes {bare} a"));
     assert_eq!(c.owners([1]), ["a"]);

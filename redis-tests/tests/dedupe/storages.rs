@@ -1,7 +1,7 @@
-//! Both storages of an index give the same replies and contain the same data.
+//! Tests that both storages of an index return the same replies and contain the same data.
 //!
-//! Random commands go to two servers. One keeps plain keys; the other packs and unpacks its index
-//! at random moments while other clients continue. Jobs take many slices.
+//! The test sends random commands to two servers. One uses plain keys; the other packs and unpacks
+//! its index at random times while other clients continue. Jobs take many slices.
 
 mod commands;
 
@@ -12,18 +12,18 @@ use redis_tests::{
     plain_view, plainly, sha256_of, words_of,
 };
 
-/// Prefixes of the indexes, one for each round in turn.
+/// Prefixes of the indexes. The rounds use them in turn.
 const PREFIXES: [&str; 3] = ["{coll-42}:", "", "p\r\n\0:"];
 
 /// The two servers, and a client of each.
 struct Sides {
     plain: Wire,
     packed: Wire,
-    /// Connection that converts the storage; its reply may be pending.
+    /// Connection that converts the storage. It may be waiting for its reply.
     changer: Wire,
     is_changing: bool,
     p: Vec<u8>,
-    /// Number of completed packs.
+    /// Number of completed `PACK` commands.
     packed_times: u64,
 }
 
@@ -54,8 +54,8 @@ impl Sides {
     }
 
     /// Runs `CHECK` or `REPAIR` on both servers. They iterate over keys and fields in slices, and
-    /// may see one twice while a table of the server shrinks or the storage is converted; then
-    /// the command is sent again.
+    /// may see one of these twice if a table of the server shrinks or the storage is converted. In
+    /// this case, sends the command again.
     fn both_check(&mut self, words: &[Vec<u8>], log: &mut Log) -> Result<Reply, String> {
         self.end_change()?;
         let mut compared = Ok(());
@@ -69,7 +69,7 @@ impl Sides {
         Err(compared.expect_err("five times"))
     }
 
-    /// Starts packing or unpacking without waiting for the end.
+    /// Starts packing or unpacking, without waiting for the end.
     fn begin_change(&mut self, name: &str, log: &mut Log) -> Verdict {
         self.end_change()?;
         let words = [name.word(), self.p.clone()];
@@ -87,7 +87,7 @@ impl Sides {
         Ok(())
     }
 
-    /// Checks that both servers have the same keys, byte for byte, once the packed index is
+    /// Checks that both servers have the same keys, byte for byte, after the packed index was
     /// unpacked.
     fn assert_same_keys(&mut self) {
         self.end_change().expect("the storage changed");
@@ -202,7 +202,8 @@ fn equal(words: &[Vec<u8>], plain: &Reply, packed: &Reply) -> Verdict {
     Ok(())
 }
 
-/// Removes what may differ from a reply: arbitrary order, times, memory, and the storage itself.
+/// Removes the parts of a reply that may differ: arbitrary order, times, memory, and the storage
+/// itself.
 fn comparable(words: &[Vec<u8>], reply: &Reply) -> Reply {
     let name = words[0].to_ascii_uppercase();
     let mut reply = reply.as_resp2();
@@ -252,7 +253,7 @@ fn servers() -> (Server, Server) {
     (plain, Options::new().packed().module_args(&short).start())
 }
 
-/// Adds crawls that keep a storage conversion busy for many slices.
+/// Adds enough crawls for a storage conversion of many slices.
 fn fill(sides: &mut Sides, p: &str) {
     for (id, first, hashes) in [("large", 1000, 3000), ("large too", 3000, 2000)] {
         add_to_both(sides, p, id, (first, hashes));
@@ -267,7 +268,7 @@ fn add_to_both(sides: &mut Sides, prefix: &str, id: &str, (first, hashes): (u64,
     }
 }
 
-/// Damages both indexes like a plain client, before one is packed.
+/// Damages both indexes as a plain client might, before one of them is packed.
 fn damage(sides: &mut Sides, rng: &mut Rng) {
     let p = sides.p.clone();
     let merged = [&p[..], b"allhashes"].concat();
@@ -276,7 +277,8 @@ fn damage(sides: &mut Sides, rng: &mut Rng) {
         let n = rng.below(commands::HASHES);
         let owners: [&[u8]; 4] = [b"nobody", b"large", CRAWLS[0], b""];
         let owner = *rng.pick(&owners);
-        // Each hash has one notation only, because `REPAIR` keeps the first of two that it finds.
+        // Each hash has only one notation, because `REPAIR` keeps the first of two notations that
+        // it finds.
         let field = commands::hash(&mut Rng::seeded(n), n);
         commands.push(vec!["HSET".word(), merged.clone(), field, owner.to_vec()]);
         let mut words = plain_command(rng, &p, 0);
@@ -356,7 +358,7 @@ fn jobs_in_many_slices_give_the_same_replies_while_others_go_on() {
     let log = &mut Log::default();
     for round in 0..6 {
         let id = format!("job {round}");
-        // Half of the hashes are already in the index, or all are new.
+        // Either half of the hashes are already in the index, or all are new.
         let first = 1000 + 5000 * rng.below(2) + 500 * round;
         add_to_both(&mut sides, p, &id, (first, 6000));
         let change = *rng.pick(&["DEDUPE.PACK", "DEDUPE.UNPACK"]);
@@ -367,7 +369,7 @@ fn jobs_in_many_slices_give_the_same_replies_while_others_go_on() {
             }
             one.send(&[name, p, &id]);
             other.send(&[name, p, &id]);
-            // Commands that the running job does not affect.
+            // Use commands that the running job does not affect.
             while !(one.has_reply() && other.has_reply()) {
                 let any = |rng: &mut Rng, most| sha256_of(1000 + rng.below(most)).word();
                 let (name, rest) = match rng.below(4) {

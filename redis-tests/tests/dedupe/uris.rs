@@ -1,5 +1,5 @@
-//! Kept URIs of a frontier are a native value of the module: persistence, replication and copies
-//! neither lose nor change any of it.
+//! The stored URIs of a frontier are a native value of the module. Tests that persistence,
+//! replication and copies neither lose nor change any of them.
 
 use redis_tests::{Options, Rng, Server, Wire, cmd, err, int, ok, simple, until};
 
@@ -67,7 +67,7 @@ fn the_same_everywhere(preamble: bool) {
     let mut server = Options::new().aof_unsynced(preamble).start();
     let replica = Options::new().replica_of(&server).start();
     changes(&mut server.wire(), &mut rng, 3000);
-    // Enough for more than one chunk of the encoded value.
+    // Add enough URIs for several chunks of the encoded value.
     add(&mut server.wire(), KEYS[0], 1_000_000, 30_000);
     let (digest, dumped) = (server.digest(), dumps(&server));
     let same = |other: &Server, what: &str| {
@@ -130,7 +130,7 @@ fn a_value_can_be_copied_dumped_and_restored() {
         let digests = ok!(c, "DEBUG", "DIGEST-VALUE", "a", copy).texts();
         assert_eq!(digests[0], digests[1], "{copy}");
     }
-    // The copies are independent.
+    // The copies must be independent.
     ok!(c, "crawlspace.uris", "b", "DONE", 7);
     assert_eq!(ok!(c, "DUMP", "a"), payload);
     assert_ne!(ok!(c, "DUMP", "b"), payload);
@@ -188,7 +188,8 @@ fn a_damaged_payload_is_refused_and_the_server_lives() {
             bytes.extend(sum.to_le_bytes());
             let reply = cmd!(c, "RESTORE", "b", 0, bytes, "REPLACE");
             if !reply.is_error() {
-                // The changed first byte makes it another type, or the changed byte is not read.
+                // The changed first byte makes it a value of another type, or the changed byte is
+                // not read.
                 restored += 1;
                 ok!(c, "DEL", "b");
             }

@@ -42,7 +42,7 @@ fn visible_crawls_are_committed_and_canceled_like_any_other() {
     c.add("b", [1, 2, 3]);
     c.add("a", [1, 2]);
     assert_eq!(c.owners(1..4), ["a", "a", "b"]);
-    // Each crawl sees the other's hashes at once, and a cancel makes them invisible again.
+    // Each crawl immediately sees the hashes of the other, and a cancel makes them invisible again.
     assert_eq!(c.ok("CANCEL a"), int(2));
     assert_eq!(c.owners(1..4), ["b", "b", "b"]);
     begin(&mut c, "a");
@@ -54,7 +54,7 @@ fn visible_crawls_are_committed_and_canceled_like_any_other() {
     let marks = c.plain_hash("crawlspace");
     let visible = marks.keys().any(|field| field.starts_with("visible "));
     assert!(!visible, "{marks:?}");
-    // The crawl continues like any other: its new hashes are invisible.
+    // The crawl continues like any other crawl: its new hashes are invisible.
     c.add("b", [4]);
     assert_eq!(c.owners(3..5), ["b", "-"]);
     begin(&mut c, "b");
@@ -135,7 +135,7 @@ fn number_of_visible_crawls_is_limited() {
     c.refused("BEGIN 'one more' VISIBLE", "ERR 64");
     server.snapshot().assert_same(&before, "one too many");
     assert_eq!(c.ok("BEGIN run-7 VISIBLE"), int(0));
-    // Crawls that plain clients ended do not count.
+    // Crawls that plain clients ended are not counted.
     c.plainly(|c| c.plain("SREM p:uncommittedcrawls run-3 run-4"));
     begin(&mut c, "one more");
     c.commit("run-5");

@@ -1,5 +1,5 @@
-//! A user with exactly the permissions that a command needs can run it; without any one of them,
-//! the command is refused and changes nothing.
+//! A user with exactly the permissions that a command needs can run it. If any one of them is
+//! missing, the command is refused and changes no data.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ impl User {
         User { admin, wire }
     }
 
-    /// Replaces the user's key permissions by these rules.
+    /// Replaces the user's key permissions with these rules.
     fn with(&mut self, rules: &[&str]) -> &mut Wire {
         let words = [&["ACL", "SETUSER", "user", "resetkeys"], rules].concat();
         self.admin.expect_ok(&words);
@@ -74,7 +74,7 @@ fn named(denial: &str) -> Option<(&str, bool)> {
     Some((rest.split_once('\'')?.0, before.ends_with("write")))
 }
 
-/// Returns true if a key may be written, false if it may only be read, `None` if neither. For
+/// Returns true if a key may be written, false if it may only be read, and `None` if neither. For
 /// unknown groups, the shortest possible name is checked.
 fn granted(grants: &Grants, key: &str) -> Option<bool> {
     let any_group = format!("{PREFIX}CHG:");
@@ -87,16 +87,15 @@ fn granted(grants: &Grants, key: &str) -> Option<bool> {
     found.copied()
 }
 
-/// Returns true if changing the key needs permission: plain clients know it, because it is not one
-/// of the module's own keys.
+/// Returns true if changing the key needs permission, because plain clients use the key.
 fn is_shared(family: &Family, name: &str) -> bool {
     let ends = |suffixes: &[&str]| suffixes.iter().any(|suffix| name.ends_with(suffix));
     match family.name {
         "DEDUPE" => {
             ["allhashes", "allcounts", "allcrawls", "uncommittedcrawls", "src:d"].contains(&name)
                 || ends(&[":counts", ":wacz", ":reqCrawls", ":duperefs"])
-                // A commit of a packed index moves the records out of this key, which a user may be
-                // allowed to read only.
+                // A commit of a packed index moves records out of this key, which a user may only
+                // be permitted to read.
                 || family.storage == "plain" && name.starts_with("h:") && name.matches(':').count() == 1
         }
         "CHG" => {
@@ -118,7 +117,7 @@ const CHECKED_OWN: [(&str, &str); 7] = [
     ("UNPACK", "moving"),
 ];
 
-/// Returns true if other programs know the key, too.
+/// Returns true if other programs use the key, too.
 fn is_documented(family: &Family, name: &str) -> bool {
     let of_records = name.starts_with("h:") && name.matches(':').count() == 1;
     is_shared(family, name)
@@ -136,7 +135,7 @@ fn each_sample_runs_with_exactly_the_keys_that_it_needs(family: &Family) {
 }
 
 /// Starts with a user without keys and grants the permission that each denial names until the line
-/// runs. A denial must change nothing, and in the end no permission may be superfluous.
+/// runs. A denial must change no data, and at the end every permission must be necessary.
 fn runs_with_exactly_what_it_needs(stage: &mut Stage, user: &mut User, line: &str) {
     let alone = stage.alone(line);
     stage.reset();
@@ -189,7 +188,7 @@ fn runs_with_exactly_what_it_needs(stage: &mut Stage, user: &mut User, line: &st
         let reply = user.granted(&fewer).call(&words);
         assert_denied(&reply, &format!("{line} without {key}"));
         if !stage.writes(line) {
-            // Data that the module has cached in the meantime makes no difference.
+            // Data that the module has cached in the meantime must make no difference.
             stage.wire.call(&words);
             let reply = user.granted(&fewer).call(&words);
             assert_denied(&reply, &format!("{line} without {key}, cached"));
@@ -204,8 +203,8 @@ fn runs_with_exactly_what_it_needs(stage: &mut Stage, user: &mut User, line: &st
     if alone.data != stage.before || stage.writes(line) && !line.starts_with("CLAIM") {
         return;
     }
-    // Keys that are readable without permission reveal nothing except the state of a crawl. The
-    // records of a packed index are in its `allhashes`; `h:<crawl>` is also checked there.
+    // Keys that can be read without permission reveal only the state of a crawl. In a packed index,
+    // permission for `h:<crawl>` is also required.
     let told = |key: &str| {
         let packed = stage.family.storage == "packed";
         let tells_state = line.starts_with("STATS");
@@ -268,7 +267,7 @@ fn each_sample_needs_its_prefix_and_its_command(family: &Family) {
 fn users_of_a_prefix_cannot_access_another_one(family: &Family) {
     let mut stage = Stage::of(family);
     let mut user = User::of(&stage);
-    // An empty prefix, and a prefix of the user's own prefix.
+    // The prefix is empty, or it is a prefix of the user's own prefix.
     let states = ["", "{m}"].map(|prefix| family.fill(&mut stage.wire, prefix));
     let digest = stage.server.digest();
     let wire = user.with(&[&format!("~{PREFIX}*")]);

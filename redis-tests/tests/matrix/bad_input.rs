@@ -1,5 +1,5 @@
-//! Bad input of every kind at every position of every sample must give an error that names the
-//! problem, leave the data set unchanged, and not harm the server.
+//! Bad input of every kind, at every position of every sample, must cause an error that names the
+//! problem, leave the data set unchanged, and do no harm to the server.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ const NO_NUMBERS: [&str; 11] = rows![
     ""; "x"; "1.5"; "1e3"; " 1"; "18446744073709551616"; "0x10"; "+1"; "5\0"; "soon"; "--1";
 ];
 
-/// Words that are invalid as any argument.
+/// Words that are invalid for every argument.
 const ODD: [&[u8]; 11] = rows![
     b""; b"\0"; b"%1000000d"; b"\x00\xff"; b"\xf0\x28\x8c\x28"; b"\xff\xfe"; b"%s%n"; b"{";
     b"http://e.com/ \x00\xff"; b"9223372036854775807"; b"18446744073709551616";
@@ -65,7 +65,7 @@ impl Trial<'_> {
         trial
     }
 
-    /// Makes the current data set the one that each call starts with.
+    /// Makes every call start with the current data set.
     fn keep(&mut self) {
         let keys = ok!(self.c, "KEYS", "*").items().to_vec();
         let about = keys.iter().flat_map(|key| {
@@ -81,7 +81,8 @@ impl Trial<'_> {
                 .map(<[u8]>::to_vec)
                 .collect()
         });
-        // In a transaction, because a timer of the module might otherwise see half of the keys.
+        // Use a transaction, because a timer of the module might otherwise see only a part of the
+        // keys.
         let [begin, flush, end] =
             [b"MULTI".as_slice(), b"FLUSHALL", b"EXEC"].map(|word| vec![word.to_vec()]);
         self.restore = [begin, flush]
@@ -89,7 +90,7 @@ impl Trial<'_> {
             .chain(restores)
             .chain([end])
             .collect();
-        // An index restored from dumps has no record of the time when it was written.
+        // An index that was restored from dumps does not know when it was written.
         self.put_back();
         self.before = digest(&mut self.c);
     }
@@ -97,7 +98,8 @@ impl Trial<'_> {
     /// Adds a key of another type to the data set with this command.
     fn spoil(&mut self, command: &[&str]) {
         self.state = self.family.refill(&mut self.c);
-        // In a transaction, because the module recreates some keys as soon as they are deleted.
+        // Use a transaction, because the module creates some keys again immediately after they were
+        // deleted.
         ok!(self.c, "MULTI");
         ok!(self.c, "DEL", command[1]);
         self.c.expect_ok(command);
@@ -116,14 +118,14 @@ impl Trial<'_> {
         );
     }
 
-    /// Runs a call. If it returns an error, the error must be well-formed and must have changed
-    /// nothing. Afterwards, the state is as before.
+    /// Runs a call. If it returns an error, the error must be well-formed, and the call must not
+    /// have changed any data. Restores the state.
     fn call(&mut self, words: &[Vec<u8>]) -> Reply {
         self.call_then(words, &mut Trial::put_back)
     }
 
-    /// Computing the digest of all data takes a hundred times as long as most calls. It is
-    /// therefore compared only if the server counted a change, and at intervals, to detect changes
+    /// Computing the digest of all data takes a hundred times as long as most calls. Therefore the
+    /// digest is compared only if the server counted a change, and at intervals, to detect changes
     /// that the server does not count.
     fn call_then(&mut self, words: &[Vec<u8>], put_back: &mut dyn FnMut(&mut Self)) -> Reply {
         let counted = COUNTED.map(|word| word.as_bytes().to_vec());
@@ -151,7 +153,7 @@ impl Trial<'_> {
         reply
     }
 
-    /// Runs a call; a blocking call runs in a transaction, where it cannot block.
+    /// Runs a call. A blocking call runs in a transaction, in which it cannot block.
     fn call_at_once(&mut self, words: &[Vec<u8>]) -> Reply {
         if !waits(words) {
             return self.call(words);
@@ -254,7 +256,7 @@ fn shown(words: &[Vec<u8>]) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Returns invalid values of an argument, each with words of which the error must contain one.
+/// Returns invalid values of an argument. For each value, the error must contain one of the words.
 fn mutations(family: &Family, grammar: &Grammar, slot: &Slot) -> Vec<(Vec<u8>, Vec<String>)> {
     let texts = |words: &[&str]| {
         words
@@ -271,7 +273,7 @@ fn mutations(family: &Family, grammar: &Grammar, slot: &Slot) -> Vec<(Vec<u8>, V
     names.extend(all.iter().flat_map(|(_, says)| says.clone()));
     match slot.kind {
         Kind::Integer => {
-            // Waits that hosts request are clamped, however many digits they have.
+            // A wait that a host requests is clamped, regardless of the number of its digits.
             let is_cut = ["crawl-delay", "retry-after"].contains(&&*slot.name);
             let is_valid = |text: &str| is_cut && text.bytes().all(|b| b.is_ascii_digit());
             let bad = NO_NUMBERS
@@ -327,7 +329,7 @@ fn invalid_values_are_named_and_change_nothing(family: &Family) {
         for (at, slot) in slots.iter().enumerate() {
             let is_new = seen.insert((grammar.name.clone(), slot.id, slot.kind == Kind::Word));
             for (bad, says) in mutations(family, &grammar, slot) {
-                // A slow value is tried once per argument only.
+                // Try a slow value only once per argument.
                 if bad.len() > 1 << 20 && !is_new {
                     continue;
                 }
@@ -446,7 +448,7 @@ fn any_word_at_any_position_does_no_harm(family: &Family) {
     let mut seen = BTreeSet::new();
     for (grammar, good, slots) in trial.samples() {
         for at in 1..=good.len() {
-            // The time is in every sample, so it is tried once per command only.
+            // Every sample contains the time, so try it only once per command.
             let is_time = slots.get(at - 1).is_some_and(|slot| slot.name == "now");
             if is_time && !seen.insert((grammar.name.clone(), slots[at - 1].kind == Kind::Word)) {
                 continue;
@@ -457,8 +459,8 @@ fn any_word_at_any_position_does_no_harm(family: &Family) {
                     .iter()
                     .any(|token| token.as_bytes() == word);
                 let between = is_token || ODD.contains(&&word[..]);
-                // Replaces a word. A value that may change how others are parsed is also inserted
-                // between words.
+                // Replace a word. If the value may change how other words are parsed, also insert
+                // it between words.
                 let ends = [Some(at + 1), between.then_some(at)];
                 for end in ends.into_iter().flatten().filter(|end| *end <= good.len()) {
                     let words = [&good[..at], std::slice::from_ref(word), &good[end..]].concat();
@@ -472,7 +474,7 @@ fn any_word_at_any_position_does_no_harm(family: &Family) {
     trial.end();
 }
 
-/// Returns true if a call may wait for longer than the millisecond of a sample.
+/// Returns true if a call may wait longer than the one millisecond of a sample.
 fn waits(words: &[Vec<u8>]) -> bool {
     let blocks = words
         .windows(2)

@@ -1,5 +1,5 @@
 //! Tests that in a cluster the keys of a family are in the slot of their prefix, and that clients
-//! are redirected to the right node, also while the slot migrates.
+//! are redirected to the right node, even while the slot migrates.
 
 use redis_tests::matrix::{Family, PREFIX, State};
 use redis_tests::{Cluster, Reply, Wire, int, ok, simple, until};
@@ -25,8 +25,8 @@ fn first_word(reply: &Reply) -> String {
     }
 }
 
-/// Returns true if the family has a key named like the prefix, which makes the server track the
-/// slot.
+/// Returns true if the family has a key with the name of the prefix. With this key, the server
+/// tracks the slot.
 fn has_anchor(family: &Family) -> bool {
     family.name != "TAGS"
 }
@@ -147,8 +147,8 @@ fn migrates(family: &Family, order: impl Fn(&str) -> i32) {
     for (number, key) in keys.iter().enumerate() {
         let moved = ok!(here, "MIGRATE", "127.0.0.1", to.port(), key, 0, 5000);
         assert_eq!(moved, simple("OK"));
-        // While the keys are on both nodes, every reply is either correct, or a redirect, or an
-        // error that asks to try again.
+        // While the keys are on both nodes, every reply must be correct, a redirect, or an error
+        // that asks the client to try again.
         for (line, should) in &told {
             let mut reply = here.call(&state.words(line));
             if first_word(&reply) == "ASK" {

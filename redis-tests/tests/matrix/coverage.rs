@@ -1,5 +1,5 @@
-//! Every command, token and argument is in a sample, so that the tests of the matrix cover all of
-//! them.
+//! Checks that samples contain every command, token and argument, so that the tests of the matrix
+//! cover all of them.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! Native values in dumps that were damaged and given a correct checksum are refused and do no
-//! harm.
+//! Dumps of native values that were damaged and then given a correct checksum must be refused and
+//! do no harm.
 
 use redis_tests::matrix::{Family, PREFIX};
 use redis_tests::payload::{Payload, sealed};
@@ -21,7 +21,7 @@ struct Damage {
     key: String,
     dump: Vec<u8>,
     digest: String,
-    /// Replies that read the state.
+    /// Replies of commands that read the state.
     told: Vec<(&'static str, Reply)>,
     refused: usize,
     equal: usize,
@@ -64,7 +64,7 @@ impl Damage {
         digests.texts().remove(0)
     }
 
-    /// Restores a damaged dump, which must be refused or be another encoding of the same value.
+    /// Restores a damaged dump. It must be refused, or be another encoding of the same value.
     fn try_it(&mut self, damaged: Vec<u8>, what: &str) {
         let dump = sealed(damaged);
         let reply = cmd!(self.stage.wire, "RESTORE", "other", 0, dump, "REPLACE");
@@ -77,7 +77,7 @@ impl Damage {
         }
     }
 
-    /// Fails unless the value is unchanged and the state consistent.
+    /// Fails unless the value is unchanged and the state is consistent.
     fn assert_unharmed(mut self) {
         let (refused, equal) = (self.refused, self.equal);
         assert!(refused > 9 * equal, "{refused} refused, {equal} equal");
@@ -158,7 +158,7 @@ fn damaged_dumps_are_refused(family: &Family) {
     damage.assert_unharmed();
 }
 
-/// Adds content that not every value has: odd bytes, invalid records, owners without records,
+/// Adds content that few values have: unusual bytes, invalid records, owners without records,
 /// staged tables.
 fn add_odd(stage: &mut Stage) {
     let c = &mut stage.wire;

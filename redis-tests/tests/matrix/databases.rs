@@ -1,5 +1,5 @@
-//! The data of a family belong to the database of its client; FLUSHDB, FLUSHALL and SWAPDB also
-//! apply to the cache of them.
+//! The data of a family belong to the database that the client selected. `FLUSHDB`, `FLUSHALL` and
+//! `SWAPDB` must also affect the cached data.
 
 use redis_tests::matrix::{Family, PREFIX};
 use redis_tests::{Reply, Wire, ok};
@@ -55,7 +55,7 @@ fn swapdb_also_swaps_the_caches(family: &Family) {
         let replies = state.replies(wire, stage.family.samples);
         replies.iter().map(|(_, reply)| steady(reply)).collect()
     };
-    // Two swaps empty the caches and restore the databases.
+    // Two swaps empty the caches and restore the original databases.
     for _ in 0..2 {
         ok!(zero, "SWAPDB", 0, 1);
     }
@@ -70,7 +70,7 @@ fn swapdb_also_swaps_the_caches(family: &Family) {
         }
     }
     steady_data(&mut zero).assert_same(&after, "swapped");
-    // Commands change the data where they are now.
+    // Commands must change the data in their current database.
     ok!(zero, "SWAPDB", 0, 2);
     for ((line, is), should) in stage.family.samples.iter().zip(all(&mut one)).zip(&replies) {
         assert_eq!(&is, should, "{line}");

@@ -1,5 +1,5 @@
-//! COMMAND INFO, COMMAND DOCS, CONFIG and INFO describe all commands and settings, and the command
-//! pages agree with them.
+//! Tests that `COMMAND INFO`, `COMMAND DOCS`, `CONFIG` and `INFO` describe all commands and
+//! settings, as the command pages do.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -30,7 +30,7 @@ fn samples(family: &Family, c: &mut Wire, command: &str) -> Vec<Vec<Vec<u8>>> {
         .samples
         .iter()
         .any(|line| family.command(line) == command);
-    // A command that the state does not allow has no sample.
+    // A command that is not possible in the state has no sample.
     let refused = refused.filter(|_| !is_sampled);
     let lines = family.samples.iter().chain(refused);
     let of_command = lines.filter(|line| family.command(line) == command);
@@ -111,7 +111,7 @@ fn only_write_commands_change_data(family: &Family) {
     let writing = grammars.values().filter(|grammar| grammar.writes());
     let writing: BTreeSet<String> = writing.map(|grammar| grammar.name.clone()).collect();
     let idle: Vec<&str> = writing.difference(&changing).map(String::as_str).collect();
-    // There is nothing to repair, pack or unpack, and the profile cannot be changed any more.
+    // The index needs no repair, packing or unpacking, and its profile cannot change any more.
     let expected: &[&str] = match (family.name, family.storage) {
         ("DEDUPE", "plain") => &["dedupe.profile", "dedupe.repair", "dedupe.unpack"],
         ("DEDUPE", _) => &["dedupe.pack", "dedupe.profile", "dedupe.repair"],
@@ -158,7 +158,7 @@ fn page(name: &str) -> String {
     std::fs::read_to_string(&page).unwrap_or_else(|e| panic!("{}: {e}", page.display()))
 }
 
-/// Returns the literal words of a text: capitals, and tokens of the command.
+/// Returns the literal words of a text: words in capitals, and tokens of the command.
 fn tokens_in(text: &str, grammar: &Grammar) -> BTreeSet<String> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric());
     let tokens = grammar.tokens();
@@ -222,8 +222,8 @@ fn pages_have_the_limits_of_numbers(family: &Family) {
                 continue;
             };
             let called = argument.field("name").text();
-            // Simulated time is documented once for all commands. Other numbers may be as large as
-            // JavaScript can represent exactly.
+            // Simulated time is documented once for all commands. The maximum of other numbers is
+            // the largest integer that JavaScript represents exactly.
             if called == "now" || most >= (1 << 53) - 1 {
                 continue;
             }
@@ -281,8 +281,7 @@ fn getkeys_gives_the_prefix_or_none(family: &Family) {
         for words in samples(family, &mut c, &name) {
             let get = [b"COMMAND".to_vec(), b"GETKEYS".to_vec()];
             match c.call(&[&get[..], &words].concat()) {
-                // A prefix is not a key, so the reply is an error; a server may also return the
-                // prefix.
+                // A prefix is not a key, so the reply is an error. Some servers return the prefix.
                 Reply::Error(line) if takes_prefix(&grammar) => {
                     assert!(line.starts_with(b"ERR "), "{name}");
                 }
@@ -319,7 +318,7 @@ fn replies_are_the_same_in_both_protocols(family: &Family) {
         let reply3 = new.call(&words);
         let words = words_of();
         let reply = old.call(&words);
-        // Commands that depend on the server's clock give other replies later.
+        // Commands that depend on the server's clock return other replies later.
         if !line.starts_with("CLAIM") && !line.contains("BLOCK 1") {
             assert_eq!(reply3.as_resp2(), reply, "{line}");
         }
@@ -414,7 +413,7 @@ fn internal_command_is_refused_to_clients() {
 struct Documented {
     name: String,
     default: String,
-    /// Such as `1 to 1000`, or each value in backticks.
+    /// Valid values, such as `1 to 1000`, or each value in backticks.
     values: String,
 }
 
@@ -439,7 +438,7 @@ impl Documented {
         Some((least.parse().ok()?, most.parse().ok()?))
     }
 
-    /// Returns a value other than the default.
+    /// Returns a value that is not the default.
     fn other(&self) -> String {
         match self.range() {
             Some((_, most)) => most.to_string(),
@@ -489,7 +488,7 @@ fn settings_are_read_and_set_and_documented() {
         for value in row.invalid() {
             err!(c, "CONFIG", "SET", full, value);
         }
-        // The error of the server lists the valid values.
+        // The error of the server must list the valid values.
         let refused = c.expect_error(&["CONFIG", "SET", &full, "-1"]);
         let said = match values.split_once(" to ") {
             Some((least, most)) => format!("must be between {least} and {most} inclusive"),

@@ -1,4 +1,4 @@
-//! Properties that all three families must have, one per file.
+//! Properties that all three families must have. Each file tests one property.
 
 /// Creates a test of each of these functions for every family, or for the families with native
 /// values.

@@ -1,5 +1,5 @@
-//! Tests that commands that need memory are refused at `maxmemory` without effect, and all others
-//! work.
+//! Tests that at `maxmemory`, commands that need memory are refused without any effect, and all
+//! other commands work.
 
 use redis_tests::matrix::Family;
 use redis_tests::{Reply, ok};

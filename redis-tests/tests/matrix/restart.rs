@@ -1,5 +1,5 @@
 //! After a restart with any kind of persistence, the data and replies of every sample are
-//! unchanged, and the server continues like one that did not restart.
+//! unchanged, and the server continues like a server that did not restart.
 
 use redis_tests::matrix::{Family, PREFIX, State, split};
 use redis_tests::{Options, Rng, Server, Snapshot, Wire, ok, until};
@@ -52,8 +52,8 @@ fn rewritten_append_only_file_with_preamble(family: &Family) {
     keeps_everything(family, options, Server::restart_rewritten);
 }
 
-/// Runs each sample in a separate database, then restarts the server. In one more database, it
-/// continues and is compared with a server that did not restart.
+/// Runs each sample in a separate database, then restarts the server. In one more database, runs
+/// more commands and compares the results with those of a server that did not restart.
 fn keeps_everything(family: &Family, options: Options, restart: impl Fn(&mut Server)) {
     let databases = (family.samples.len() + 1).to_string();
     let mut server = options.args(&["--databases", &databases]).start();
@@ -85,10 +85,10 @@ fn keeps_everything(family: &Family, options: Options, restart: impl Fn(&mut Ser
     assert_eq!(server.info_number("panics"), 0);
 }
 
-/// Sends sensible and random calls, one in ten of them in a transaction.
+/// Sends plausible and random calls. One in ten calls is a transaction.
 fn random_calls(family: &Family, rng: &mut Rng, states: &[State], wire: &mut Wire, calls: u64) {
     let odd = split(family.words);
-    // An index that a server without the module must read stays plain.
+    // An index that a server without the module must read is left plain.
     let packs = |line: &&&str| family.storage == "plain" && **line == "PACK";
     let samples: Vec<&str> = family
         .samples
@@ -162,8 +162,8 @@ fn random_calls_are_the_same_on_a_replica_and_after_restarts(family: &Family) {
     }
 }
 
-/// Tests a server without replicas and append-only file, which replicates no changes until a new
-/// replica connects.
+/// Tests a server without replicas and append-only file, which does not replicate changes until a
+/// new replica connects.
 fn replica_of_a_server_without_earlier_replicas_misses_nothing(family: &Family) {
     let mut rng = Rng::new("replica_of_a_server_without_earlier_replicas_misses_nothing");
     for comes in ["replica", "file"] {

@@ -1,5 +1,5 @@
-//! A replica has the data of its master, gives the same replies, refuses writes, and continues the
-//! work after a failover.
+//! A replica has the data of its master, gives the same replies, refuses writes, and can take over
+//! after a failover.
 
 use redis_tests::matrix::Family;
 use redis_tests::{Server, Wire, ok, rows};

@@ -1,5 +1,5 @@
-//! Tests that a command has the same effect in MULTI, in a script and in a pipeline as alone, and
-//! that clients that watch keys are notified of changes only.
+//! Tests that a command has the same effect alone, in `MULTI`, in a script and in a pipeline, and
+//! that clients that watch keys are notified only about changes.
 
 use redis_tests::matrix::{Family, PREFIX};
 use redis_tests::{Reply, Wire, cmd, ok, simple};
@@ -106,9 +106,9 @@ fn aborted_transactions_change_nothing(family: &Family) {
     assert_eq!(stage.server.digest(), digest);
 }
 
-/// The effects of a sample that watching, caching and listening clients notice.
+/// The effects of a sample on clients that watch keys, cache keys, or listen to events.
 struct Seen {
-    /// True if a `WATCH` of all existing and possible keys was broken.
+    /// True if the sample broke a `WATCH` of all existing and possible keys.
     watch: bool,
     /// Keys whose invalidation a caching client received.
     invalidated: Vec<String>,
@@ -116,7 +116,7 @@ struct Seen {
     events: Vec<(String, String)>,
 }
 
-/// Runs a line and collects what all these clients notice.
+/// Runs a line and collects the notifications of all these clients.
 fn watched(stage: &mut Stage, line: &str, keys: &[String]) -> Seen {
     let mut watcher = stage.server.wire();
     let mut tracker = stage.server.wire3();

@@ -2,8 +2,8 @@
 //! valkey-glide and coredis, with RESP2 and RESP3, on one server and on a cluster of three.
 //!
 //! Each client sends every example of docs/commands and must decode the reply as the page shows it;
-//! a map must be a map. Scenes in tests/server/clients cover, for redis-py and ioredis, what an
-//! example cannot show: pipelines, transactions, waiting, and slots that move.
+//! maps must be decoded as maps. For redis-py and ioredis, the scenes in tests/server/clients test
+//! features that examples cannot show: pipelines, transactions, waiting, and slots that move.
 
 mod client;
 
@@ -147,7 +147,7 @@ const SCENES: [&str; 6] = [
     "who_waits_for_a_claim_learns_what_comes_of_it",
     "errors_begin_with_their_code_word",
 ];
-/// Further scenes that every cluster client must pass.
+/// More scenes that every cluster client must pass.
 const CLUSTER_SCENES: [&str; 2] = [
     "a_prefix_without_hash_tag_is_refused",
     "a_slot_that_moves_is_found",
@@ -189,7 +189,7 @@ fn ioredis_on_a_cluster_plays_every_scene() {
     }
 }
 
-/// Makes a client play all scenes, and performs the actions that they request.
+/// Makes a client run all scenes, and performs the actions that they request.
 fn scenes(client: Client, place: &Place) {
     for node in place.nodes() {
         let mut c = node.wire();
@@ -236,8 +236,8 @@ fn scenes(client: Client, place: &Place) {
             }
             ([step, prefix], Place::Three(cluster)) => {
                 let prefix = script::bytes(prefix);
-                // The target is always the same node that does not own the slot, also while the
-                // slot is moving.
+                // The target is always the same node. It does not own the slot, even while the slot
+                // is moving.
                 let owner = cluster.owner(&prefix).port();
                 let others = cluster.nodes().iter().filter(|n| n.port() != owner);
                 let to = others
@@ -282,13 +282,14 @@ fn examples(client: Client, place: &Place) {
             let reply = if is_ours(&name) {
                 commands.remove(&name);
                 let reply = program.call(&words);
-                // A page describes the reply of its own command; its examples may also send other
+                // A page describes the reply of its own command. Its examples may also send other
                 // commands.
                 let is_own = page.file_stem().is_some_and(|stem| *stem == *name);
                 maps |= is_own && has_map(&reply);
                 status(flat(reply), &step.expected)
             } else {
-                // Replies of plain commands are not tested, so they do not go through the client.
+                // This test does not cover replies of plain commands, so they are sent without the
+                // client.
                 place.owner(&words[1]).wire().call(&words)
             };
             let different = step.difference(&reply, &mut now);
@@ -336,13 +337,14 @@ fn pages() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/commands");
     let entries = std::fs::read_dir(folder).expect("the pages are there");
     let mut pages: Vec<PathBuf> = entries.map(|entry| entry.expect("it is").path()).collect();
-    // The overview uses the empty prefix, which a cluster refuses; each of its commands has a page.
+    // The overview uses the empty prefix, which a cluster refuses. Each command in it has its own
+    // page.
     pages.retain(|page| page.file_name().is_some_and(|name| name != "README.md"));
     pages.sort();
     pages
 }
 
-/// Returns true if the page says that the reply is or contains a map.
+/// Returns true if, according to the page, the reply is or contains a map.
 fn promises_a_map(page: &str) -> bool {
     let (_, rest) = page
         .split_once("\n## Reply\n")
@@ -373,7 +375,7 @@ fn flat(reply: Reply) -> Reply {
     }
 }
 
-/// Converts `OK` strings to status replies, because these clients cannot tell them apart.
+/// Converts `OK` strings to status replies, because these clients do not distinguish them.
 fn status(reply: Reply, expected: &[String]) -> Reply {
     match reply {
         Reply::Bulk(text) if text == b"OK" && expected == ["OK"] => Reply::Simple(text),

@@ -13,7 +13,7 @@ use redis_tests::examples::{Live, Step, matches_line, show, steps};
 use redis_tests::words::words;
 use redis_tests::{Options, Reply, Server, Wire, array, bulk, int, nil, ok, simple, simulated};
 
-/// Parts that every page of a command has.
+/// Parts that every page of a command must have.
 const PARTS_OF_A_PAGE: [&str; 7] = [
     "\n## Arguments\n",
     "\n## Reply\n",
@@ -55,7 +55,7 @@ fn every_command_has_a_page_and_every_page_a_command() {
     let mut wire = server.wire();
     let listed = ok!(wire, "COMMAND", "LIST", "FILTERBY", "MODULE", "crawlspace");
     let mut commands: Vec<String> = listed.texts().iter().map(|c| c.to_lowercase()).collect();
-    // Internal commands are not documented.
+    // Internal commands have no page.
     commands.retain(|c| !c.starts_with("crawlspace."));
     commands.sort();
     let mut pages: Vec<String> = markdown_in("docs/commands")
@@ -112,7 +112,7 @@ fn replies_are_formatted_like_redis_cli() {
         (" 1) (integer) 1", "10) (integer) 1")
     );
 
-    // Compares the format of a nested reply with this server's own redis-cli.
+    // Compare the format of a nested reply with the output of this server's redis-cli.
     let server = Options::new().no_module().start();
     let script = "return {{'x', 7}, false, {{'y', 'z'}, 3}, {}, '', 1, 2, 3, 4, {5, {6}}}";
     let Ok(cli) = Command::new("redis-cli")

@@ -1,9 +1,10 @@
-//! Configuration files that load the module more than once, as created by the include file of
-//! version 0.1.0 and by `CONFIG REWRITE`.
+//! Configuration files that load the module more than once, as the include file of version 0.1.0
+//! and `CONFIG REWRITE` create them.
 
 use redis_tests::{Options, Server, add, assert_contains, assert_lacks, commit, module_path, ok};
 
-/// Starts a server whose configuration has these lines. `MODULE` stands for the path of the module.
+/// Starts a server whose configuration has these lines. `MODULE` is replaced with the path of the
+/// module.
 fn configured(lines: &str) -> Server {
     let text = lines.replace("MODULE", &module_path().to_string_lossy());
     Options::configured(&text)
@@ -15,7 +16,7 @@ fn configured(lines: &str) -> Server {
 /// Fails unless the server has loaded the module once and its commands work.
 fn assert_loaded_once(server: &Server) {
     let mut c = server.wire();
-    // Some servers include modules of their own.
+    // Some servers contain other modules.
     let modules = format!("{:?}", ok!(c, "MODULE", "LIST"));
     assert_eq!(modules.matches("libcrawlspace.so").count(), 1, "{modules}");
     add(&mut c, "p:", "crawl", [1]);
@@ -43,7 +44,7 @@ fn second_line_is_ignored_with_a_warning() {
     };
     assert_eq!(setting("chg-lease").as_deref(), Some("7000"));
     assert_eq!(setting("slice-us").as_deref(), Some("400"));
-    // The server writes a line for the module that it has loaded.
+    // The server writes a line for the module that it has already loaded.
     ok!(server.wire(), "CONFIG", "REWRITE");
     assert_eq!(load_lines(&server), 1);
     server.restart();
@@ -68,8 +69,8 @@ fn include_with_a_rewritten_line_starts_again() {
 
 #[test]
 fn include_of_the_package_logs_a_warning() {
-    // The package is not installed where tests run. Its file is therefore missing, as after the
-    // package was removed.
+    // Tests run on machines without the package. Therefore its file is missing, as after the
+    // removal of the package.
     let include = "include /usr/share/redis-crawlspace/*.conf";
     let server = configured(&format!("{include}\nloadmodule MODULE\n"));
     let path = server.configuration();

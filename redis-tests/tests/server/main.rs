@@ -1,5 +1,5 @@
-//! Tests of everything that the three families share: loading the module, other modules beside it,
-//! clients in other languages, the documentation, moving slots, and the harness itself.
+//! Tests of features that the three families share: loading the module, other modules, clients in
+//! other languages, the documentation, moving slots, and the harness itself.
 
 mod clients;
 mod docs;

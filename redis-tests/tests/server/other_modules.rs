@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 const P: &str = "p:";
 
-/// Returns the server's header file for modules, which the crate `redis-module` contains.
+/// Returns the server's header file for modules, from the crate `redis-module`.
 fn header() -> Option<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let metadata = Command::new(cargo)
@@ -160,7 +160,7 @@ fn module_that_reads_the_index_during_a_write_is_refused() {
     assert_eq!(owners(&mut c, P, [0, 30, 60]), ["-", "b", "b"]);
     let seen = ok!(c, "CALLER.WATCH", P).ints();
     assert!(seen[0] > 100 && seen[1] > 100, "{seen:?}");
-    // During changes of other keys, the module may read the index.
+    // While other keys change, the module may read the index.
     ok!(c, "HSET", "another", "field", 1);
     assert_eq!(ok!(c, "CALLER.WATCH", P).ints(), [seen[0] + 1, seen[1]]);
     assert_consistent(&mut c, P);

@@ -15,7 +15,7 @@ fn cluster() -> Cluster {
     Cluster::with(2, Options::new().module_args(simulated))
 }
 
-/// Returns true if a client is redirected or told to try again later.
+/// Returns true if the reply redirects a client or asks it to try again later.
 fn is_refused(reply: &Reply) -> bool {
     let Reply::Error(line) = reply else {
         return false;
@@ -44,7 +44,7 @@ fn migrate(from: &mut Wire, to: &Server, key: &str) {
     assert_eq!(moved.text(), "OK", "{key}");
 }
 
-/// Commands by their arguments; the first `reads` of them are read commands.
+/// Commands, given as arguments. The first `reads` of them are read commands.
 struct Commands {
     all: Vec<Vec<Vec<u8>>>,
     reads: usize,
@@ -56,8 +56,8 @@ impl Commands {
         reads.map(|words| steady(c.expect_ok(words))).collect()
     }
 
-    /// Runs all commands on a node that has only some of the keys. Reads may give the right reply,
-    /// and every command may be refused.
+    /// Runs all commands on a node that has only some of the keys. Every command may be refused.
+    /// Otherwise, a read command must return the right reply.
     fn assert_refused_or_right(&self, c: &mut Wire, asking: bool, right: &[Reply], what: &str) {
         for (i, words) in self.all.iter().enumerate() {
             if asking {
@@ -87,8 +87,8 @@ fn steady(reply: Reply) -> Reply {
     Reply::Array(kept.map(|(_, item)| item.clone()).collect())
 }
 
-/// Moves every key alone to the other node. Checks the replies of both nodes, and that no key is
-/// created there.
+/// Moves every key separately to the other node. Checks the replies of both nodes, and that no key
+/// is created on the other node.
 fn each_key_alone(cluster: &Cluster, commands: &Commands) {
     let (from, to) = sides(cluster);
     let slot = cluster.slot(P);
@@ -120,7 +120,7 @@ fn each_key_alone(cluster: &Cluster, commands: &Commands) {
             commands.assert_refused_or_right(&mut b, true, &right, &what);
             assert_eq!(keys(from, slot), kept, "{what}");
             assert_eq!(keys(to, slot), left, "{what}");
-            // The way back: the owner imports the key while the slot is stable.
+            // Move the key back: the owner imports it while the slot is stable.
             ok!(a, "CLUSTER", "SETSLOT", slot, "STABLE");
             left.iter().for_each(|key| migrate(&mut b, from, key));
             ok!(b, "CLUSTER", "SETSLOT", slot, "STABLE");
@@ -254,7 +254,7 @@ fn transactions_and_scripts_are_refused_when_keys_have_moved() {
     assert!(is_refused(&reply), "{reply:?}");
 }
 
-/// Tests that a waiting claim and a waiting lease end when the slot moves away.
+/// Tests that a waiting claim and a waiting lease end when their slot moves away.
 #[test]
 fn waiters_are_redirected_when_the_first_key_moves() {
     let cluster = cluster();
@@ -280,7 +280,7 @@ fn waiters_are_redirected_when_the_first_key_moves() {
     assert!(!left.iter().any(|key| key.ends_with("claims")), "{left:?}");
 }
 
-/// Tests that waiting clients are redirected when their slot moves as a whole, and that it is
+/// Tests that waiting clients are redirected when their slot moves as a whole, and that the slot is
 /// complete on the new owner and its replica.
 #[test]
 fn slot_that_moves_as_a_whole_is_complete() {
@@ -296,7 +296,7 @@ fn slot_that_moves_as_a_whole_is_complete() {
     small_index(&mut c, P);
     let packed = "{moving}packed:";
     small_index(&mut c, packed);
-    // More data than the target accepts in one string.
+    // Write more data than the target accepts in one string.
     for thousand in 0..40 {
         let mut add = words(&format!("DEDUPE.ADD {packed} large"));
         add.extend((0..1000).flat_map(|n| words_of(1000 * thousand + n)));
@@ -349,7 +349,7 @@ fn slot_that_moves_as_a_whole_is_complete() {
     let mut f = Frontier::over(to.wire(), P);
     f.now = Some(T0);
     f.assert_conserved();
-    // Moves the slot back while clients send requests.
+    // Move the slot back while clients send requests.
     cluster.move_whole(P, from);
     before.assert_same(&ours(&mut c), "all keys are back");
 }

@@ -8,15 +8,15 @@ use std::process::Command;
 use redis_tests::examples::{Live, steps};
 use redis_tests::{Options, Server, simulated};
 
-/// Folders of the versions.
+/// Returns the folders of all versions.
 fn versions() -> Vec<PathBuf> {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
     let folders = fs::read_dir(fixtures).expect("the folder is there");
     folders.map(|folder| folder.unwrap().path()).collect()
 }
 
-/// Returns the differences between the replies of a version and those of a server that has loaded
-/// its files.
+/// Returns the differences between the stored replies of a version and the replies of a server that
+/// has loaded its files.
 fn differences(version: &Path, options: Options) -> Vec<String> {
     let mut server = Server::start();
     server.kill9();

@@ -169,7 +169,7 @@ fn regex_of_64_kib_is_accepted_and_a_longer_one_is_refused_with_advice() {
         "BADRE ",
     );
     s.refused_with("POINTSET big", &[&format!("filename~'{regex}'")], "BADRE ");
-    // The alternative that the error suggests accepts any number of collections.
+    // The alternative that the error recommends accepts any number of collections.
     let many: Vec<String> = (0..200_000).map(|n| n.to_string()).collect();
     let filter = format!("tag.big:{}", many.join("|"));
     let words = [&[&filter[..], "LINES"], &files[..]].concat();
@@ -219,7 +219,7 @@ fn ticks_of(path: &str) -> u64 {
     ticks(11) + ticks(12)
 }
 
-/// Runs a call, which must succeed without occupying the main thread.
+/// Runs a call. The call must succeed without blocking the main thread.
 #[track_caller]
 fn assert_main_thread_is_free(server: &Server, s: &mut TagSpace, call: &[&str]) {
     let before = ticks_of_main_thread(server);

@@ -1,5 +1,6 @@
 //! Batches above the limit run on background threads and use the tag space as it was when they
-//! arrived. Other clients are served meanwhile, and a reply never shows only a part of a change.
+//! arrived. The server serves other clients meanwhile, and a reply never shows only a part of a
+//! change.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use redis_tests::{
     Options, Reply, Server, TagSpace, array, bulk, cmd, int, ok, rows, simple, until,
 };
 
-/// Enough lines to take longer than a few round trips.
+/// Number of lines that takes longer than a few round trips.
 const LINES: usize = 60_000;
 
 fn space(server: &Server) -> TagSpace {
@@ -77,7 +78,7 @@ fn big_batch_gives_the_same_reply_as_small_ones() {
     }
     let text = s.ok_with("FILTER POINT all SKIP 7 LIMIT 2 BLOB", &[&blob]);
     assert_eq!(text, bulk(format!("{}\n{}\n", line(10), line(12))));
-    // Errors arrive the same way.
+    // Errors are sent in the same way.
     let bad = [&blob[..], b"\nbad"].concat();
     let error = s.err_with("FILTER WHERE * RETURN COUNT BLOB", &[&bad]);
     assert!(
@@ -109,7 +110,7 @@ fn others_are_served_while_a_big_batch_runs() {
     assert_eq!(s.wire.recv(), int(LINES as i64 / 3 * 2));
     assert!(served > 10, "only {served} commands were served");
     eprintln!("{served} commands served, the longest took {longest:?}");
-    // Sends several batches at once.
+    // Send several batches at once.
     let mut clients: Vec<TagSpace> = (0..4).map(|_| TagSpace::of(&server)).collect();
     for client in &mut clients {
         send(client, "POINT all RETURN COUNT", &blob);
@@ -137,7 +138,8 @@ fn a_toggle_during_a_batch_is_visible_completely_or_not_at_all() {
     for (off, on) in changes {
         for before in [true, false] {
             other.ok(if before { on } else { off });
-            // On a busy machine, a whole batch may complete before this process is scheduled again.
+            // On a busy machine, the whole batch may be complete before this process is scheduled
+            // again.
             let overlaps = (0..20).any(|_| {
                 send(&mut s, "POINT all RETURN COUNT", &blob);
                 let mut toggles = 0;
@@ -183,7 +185,7 @@ fn key_may_be_deleted_while_a_batch_runs() {
         let mut s = space(&server);
         let mut other = server.wire();
         send(&mut s, "POINT all RETURN COUNT", &blob);
-        // The batch may be at any stage by now.
+        // The batch may be at any stage at this point.
         until_begun(&server, &mut s);
         other.expect_ok(words);
         let reply = s.wire.recv();
@@ -210,8 +212,8 @@ fn disconnected_client_leaves_nothing_behind() {
                 cmd!(c, "CLIENT", "KILL", "ID", id);
             }
             _ => {
-                // A server may refuse to unblock a client of a module; the client gets exactly one
-                // reply in any case.
+                // A server may refuse to unblock a client of a module. In any case, the client gets
+                // exactly one reply.
                 cmd!(c, "CLIENT", "UNBLOCK", id, "ERROR");
                 s.wire.recv();
                 assert_eq!(s.wire.expect_ok(&["PING"]), simple("PONG"));
@@ -291,7 +293,7 @@ fn big_batch_runs_on_a_replica_whose_master_goes_on() {
         let third = LINES as i64 / 3;
         assert!(count == third || count == 2 * third, "{count}");
     }
-    // The replica discards its data set while the batch is running.
+    // The replica discards its data while the batch is running.
     let fresh = Server::start();
     let mut f = space(&fresh);
     f.ok("ADD TAG coll:0 private");
@@ -430,7 +432,7 @@ fn batch_beyond_its_time_is_refused() {
         error.starts_with("TOOBIG ") && error.contains("tags-batch-ms"),
         "{error}"
     );
-    // A batch on the main thread is also refused, after two seconds at the latest.
+    // The server also refuses a batch on the main thread, after two seconds at the latest.
     ok!(s.wire, "MULTI");
     s.ok_with(&asked, &[&text]);
     let replies = ok!(s.wire, "EXEC");
@@ -438,12 +440,12 @@ fn batch_beyond_its_time_is_refused() {
         matches!(&replies.items()[0], Reply::Error(line) if line.starts_with(b"TOOBIG ")),
         "{replies:?}"
     );
-    // A batch that is little work counts as small, whatever its size.
+    // A batch with little work is treated as small, regardless of its size.
     let blob = blob();
     ok!(s.wire, "CONFIG", "SET", "crawlspace.tags-batch-ms", 600_000);
     let count = s.ok_with("FILTER POINT all RETURN COUNT BLOB", &[&blob]);
     assert_eq!(count, int(LINES as i64 / 3 * 2));
-    // Regexes that are too large to compile together.
+    // The regexes together are too large to compile.
     let numbers: Vec<String> = (0..9000).map(|n| format!("{n:05}x")).collect();
     let many = vec![format!("!url:{}", numbers.join("|")); 24];
     let words = [

@@ -3,7 +3,7 @@
 use crate::stage;
 use redis_tests::{Reply, Server, TagSpace, rows};
 
-/// Eleven fields, so that every field name except JSON ones is known.
+/// Eleven fields, so that every field name except the JSON ones is valid.
 const LINE: &str = "com,example)/a 20200102030405 http://example.com/a text/html 200 SHA1 - - 123 456 dir/a.warc.gz";
 
 /// The verdict of a filter on [`LINE`].
@@ -11,7 +11,7 @@ const LINE: &str = "com,example)/a 20200102030405 http://example.com/a text/html
 enum Verdict {
     Keeps,
     Drops,
-    /// An error with any code.
+    /// An error with any code word.
     Error,
     BadField,
 }
@@ -99,7 +99,7 @@ fn tilde() {
 fn equals_sign() {
     check(
         &rows![
-            // In IA's syntax, `=f:x` means the unknown field `=f`.
+            // In the syntax of the Internet Archive, `=f:x` means the unknown field `=f`.
             "=status:200", [Error, Drops, Keeps]; "=status:20", [Error, Drops, Drops];
             "=status:2..", [Error, Drops, Drops]; "=status:.* 200 .*", [Error, Keeps, Drops];
             "=mime:text/html", [Error, Drops, Keeps]; "=status:", [Error, Drops, Drops];
@@ -161,8 +161,8 @@ fn unknown_field() {
 
 #[test]
 fn field_by_its_number() {
-    // Documented in the README of the Internet Archive's server; a number out of range makes its
-    // query fail.
+    // Documented in the README of the Internet Archive's server; a query with a number out of range
+    // fails there.
     check(
         &rows![
             "4:200", [BadField, Keeps, Drops]; "4:404", [BadField, Drops, Drops];
@@ -183,7 +183,7 @@ fn field_by_its_number() {
         "com,example)/a 2020 http://example.com/a text/html 200 SHA1 7",
     );
     let (_server, mut s) = stage(space);
-    // The whole batch fails, and the error names the line that lacks the column.
+    // The whole batch fails, and the error names the line without the column.
     let lines = [
         LINE,
         "com,example)/a 2020 http://example.com/a text/html 200 SHA1 7",
@@ -237,7 +237,7 @@ fn regexes_in_the_spelling_of_java() {
             s.refused_with("FILTER FILTER", &words, "BADRE ");
         }
     }
-    // pywb does not use Java's regex syntax.
+    // pywb does not use the regex syntax of Java.
     let words = ["~filename:\\Qdir\\E", "DIALECT", "PYWB", "LINES", LINE];
     s.refused_with("FILTER FILTER", &words, "BADRE ");
 }
@@ -287,7 +287,7 @@ fn tags_are_the_same_in_all_three() {
 
 #[test]
 fn missing_columns() {
-    // A line of seven fields has no WARC name; the field reads as a dash.
+    // A line of seven fields has no WARC name, so the field reads as a dash.
     check(
         &[
             ("filename:-", [Keeps, Keeps, Keeps]),

@@ -1,5 +1,5 @@
-//! Tags of records, files and tags: added tags exist, removed tags do not, and no tag can carry
-//! itself, not even indirectly.
+//! Tags of records, files and tags. Tests that added tags exist, that removed tags do not, and that
+//! no tag can carry itself, not even indirectly.
 
 use crate::stage;
 use crawlspace_compact::limits::tags::{ID_BYTES, TAG_BYTES};
@@ -49,7 +49,7 @@ fn offsets_of_records_are_numbers() {
     }
     s.ok(format!("LOAD RECORD SET '{}' a '{}' b", lines[0], lines[1]));
     assert_eq!(s.tags(&format!("RECORD '{}'", lines[0])), ["a", "b"]);
-    // The same record, without the folder of its file.
+    // This is the same record, without the folder of its file.
     s.ok("ADD RECORD 'org,a)/ 20160101000000 a.warc 070' c");
     assert_eq!(s.kept("WHERE c FORMAT RECORD", &lines), &lines[4..5]);
 }
@@ -157,7 +157,7 @@ fn get_all_returns_the_closure() {
     expected.push("record-tag");
     expected.sort_unstable();
     assert_eq!(of_record, expected);
-    // A tag that is reached in two ways is listed once, and remains while one of them exists.
+    // A tag that two tags carry is listed once, and remains while one of these edges exists.
     s.ok("ADD TAG own org:77");
     assert_eq!(s.tags("FILE a.warc ALL"), all);
     s.ok("REM TAG coll:1068 org:77");
@@ -199,7 +199,7 @@ fn cycles_are_refused_and_nothing_is_written() {
         assert_eq!(s.figure("staged-tag-ids"), 0, "{line}");
     }
     assert!(s.err("ADD TAG d a").contains("'a'"), "it names the tag");
-    // The edge that would complete a cycle may be removed first, also in the same call.
+    // The edge that would close a cycle may be removed first, even in the same call.
     s.ok("LOAD TAG SET a ''");
     s.ok("ADD TAG d a");
     assert_eq!(s.tags("TAG b ALL"), ["a", "c", "d"]);

@@ -21,9 +21,9 @@ fn file_of(set: &str) -> String {
 
 #[test]
 fn table_of_expressions() {
-    // Expression, tag set, verdict.
+    // Each row has an expression, a set of tags, and the verdict.
     let table: &[(&str, &str, bool)] = &rows![
-        // Tags match exactly, as a whole and case-sensitively.
+        // Tags must match exactly, as a whole and case-sensitively.
         "a", "a", true; "a", "b", false; "a", "", false; "a", "aa", false; "aa", "a", false; "A", "a", false;
         "a:b,c-d$e/f\\g.h", "a:b,c-d$e/f\\g.h", true; "\u{fc}", "\u{fc}", true;
         // Every capture.
@@ -102,7 +102,7 @@ fn place(error: &str) -> Option<usize> {
 #[test]
 fn errors_name_the_position() {
     let (_server, mut s) = stage(|server| space(server, &["a"]));
-    // The positions that a reader would consider right.
+    // The positions that a reader would expect.
     let table: &[(&str, &[usize])] = &rows![
         "", &[0]; "   ", &[0, 3]; "a b", &[2]; "a   b", &[4]; "a \"b\"", &[2]; "a (b)", &[2]; "a !b", &[2];
         "a &", &[3]; "a & ", &[4]; "a |", &[3]; "& a", &[0]; "| a", &[0]; "a | | b", &[4]; "a && b", &[3];
@@ -128,7 +128,7 @@ fn errors_name_the_position() {
         if !line.starts_with("SYNTAX ") || !at.is_some_and(|at| places.contains(&at)) {
             wrong.push(format!("{expression:?} (one of {places:?}): {line}"));
         }
-        // Every command that accepts an expression returns the same error.
+        // Every command that accepts an expression must return the same error.
         if *expression != "a & =x" {
             for other in ["POINTSET p", "LIST"] {
                 let theirs = s.err_with(other, &[expression]);
@@ -178,7 +178,7 @@ fn invalid_regexes_are_refused() {
     }
 }
 
-/// Runs an expression, which must get a reply on a connection that stays usable.
+/// Runs an expression. It must get a reply, and the connection must stay usable.
 fn answers(s: &mut TagSpace, expression: &[u8]) -> Reply {
     let words = [expression, b"FORMAT", b"FILE", b"LINES", b"warc-with a"];
     let reply = s.call_with("FILTER WHERE", &words);
@@ -217,7 +217,7 @@ fn expressions_cut_at_every_byte_are_answered() {
         for cut in 0..=bytes.len() {
             answers(&mut s, &bytes[..cut]);
             answers(&mut s, &bytes[cut..]);
-            // Also with one byte removed, duplicated or changed.
+            // Also try the expression with one byte removed, duplicated or changed.
             if cut < bytes.len() {
                 answers(&mut s, &[&bytes[..cut], &bytes[cut + 1..]].concat());
                 answers(
@@ -268,7 +268,7 @@ fn nesting_is_limited_and_length_too() {
         answers(&mut s, format!("{}a", "!".repeat(n)).as_bytes());
         answers(&mut s, format!("{}a", "!(".repeat(n)).as_bytes());
     }
-    // Length is not depth.
+    // A long expression need not be deep.
     for word in [" | ", " & "] {
         let long = vec!["a"; 100_000].join(word);
         assert!(s.passes(&long, "warc-with a"), "{word}");

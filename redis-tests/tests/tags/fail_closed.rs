@@ -1,4 +1,4 @@
-//! Tests that unknown names and missing data show no capture (fail closed).
+//! Tests that no capture is shown if a name is unknown or data are missing (fail closed).
 
 use crate::stage;
 use redis_tests::{Server, TagSpace, array, assert_error, bulk, int, ok, rows};
@@ -26,7 +26,7 @@ fn all_public_needs_a_collection() {
         s.kept("POINT all FORMAT FILE", &FILES),
         [FILES[0], FILES[2]]
     );
-    // As documented, a capture that no rule recognizes is not private.
+    // According to the documentation, a capture that no rule matches is not private.
     assert_eq!(
         s.kept("POINT careless FORMAT FILE", &FILES),
         [FILES[0], FILES[2], FILES[3]]
@@ -103,7 +103,7 @@ fn key_that_is_deleted_expires_or_is_flushed_shows_nothing() {
         ok!(s.wire, "FLUSHALL");
     }
     assert_eq!(s.kept("WHERE * FORMAT FILE", &FILES), NONE);
-    // Another space with the same key is a different one.
+    // Another space with the same key is a different space.
     let mut other = space(&server);
     other.ok("POINTSET all coll:3");
     assert_eq!(s.kept("POINT all FORMAT FILE", &FILES), [FILES[2]]);
@@ -158,7 +158,7 @@ fn key_of_another_type_is_refused_by_every_command() {
             s.refused(line, "WRONGTYPE ");
         }
     }
-    // A tag space is not a string.
+    // A string is not a tag space.
     s.key = "space".to_owned();
     s.ok("ADD FILE f t");
     assert_error(&s.wire.call(&["GET", "space"]), "WRONGTYPE", "GET");
@@ -220,7 +220,7 @@ fn text_of_a_name_in_a_regex_is_literal() {
             "POINTSET",
             &["p-(.+)", &format!("filename~\"{expression}\"")],
         );
-        // The point may be an error, but must not show more captures.
+        // The point may cause an error, but must not show more captures.
         let point = format!("p-{name}");
         let words = [
             "FILTER", "FORMAT", "FILE", "RETURN", "COUNT", "POINT", &point, "LINES",

@@ -5,7 +5,7 @@ use redis_tests::{Reply, Server, TagSpace, array, bulk, int, ok, rows};
 
 const NONE: [&str; 0] = [];
 
-/// Returns a line of `width` fields. Columns without a number have their names as values.
+/// Returns a line of `width` fields. The value of each column without a number is its name.
 fn line_of(width: usize, date: &str) -> String {
     let first = "urlkey DATE url mime 200 digest";
     let rest = match width {
@@ -150,7 +150,7 @@ fn headers_and_blank_lines_count_but_are_never_kept() {
     let (_server, mut s) = stage(space);
     let (a, b) = (line_of(11, "1"), line_of(11, "2"));
     let lines = [" CDX N b a m s k r M S V g", &a, "", " CDX A b", &b, "   "];
-    // A line of spaces counts as blank or bad, and is not kept.
+    // A line of spaces is blank or bad, and is not kept.
     assert_eq!(s.kept("", &lines[..5]), [&a[..], &b]);
     let index = s.ok_with("FILTER RETURN INDEX LINES", &lines[..5]);
     assert_eq!(index.ints(), [1, 4]);
@@ -164,7 +164,7 @@ fn headers_and_blank_lines_count_but_are_never_kept() {
     assert_eq!(index.ints(), [1, 4]);
 }
 
-/// A header whose columns are in another order than documented.
+/// Headers whose columns are in another order than documented.
 const HEADERS: [&str; 4] = [
     " CDX a b a m s k r M V g u",
     " CDX N b a m s k r M S g V",
@@ -242,7 +242,7 @@ fn bad_lines_are_numbered_or_dropped() {
             };
             assert_eq!(reply, expected, "{told}");
         }
-        // A line that is never read is not bad.
+        // A line that is never read is not reported as bad.
         assert_eq!(
             s.ok_with("FILTER LIMIT 1 LINES", &lines),
             array([bulk(&good)])
@@ -370,7 +370,7 @@ fn collapse_keeps_the_first_of_each_run() {
         [0],
         "all of them have none"
     );
-    // Lines that do not pass the filter do not end a run.
+    // Lines that do not pass the filter do not end a sequence of equal lines.
     assert_eq!(index(&mut s, "FILTER !digest:y COLLAPSE digest"), [0]);
     assert_eq!(
         index(&mut s, "FILTER !timestamp:20200101 COLLAPSE digest"),
@@ -385,7 +385,7 @@ fn collapse_keeps_the_first_of_each_run() {
         r#"a 1 {"colour": "red"}"#; r#"a 2 {"colour": "red"}"#; r#"a 3 {}"#; r#"a 4 {}"#;
     ];
     assert_eq!(s.kept("COLLAPSE colour", &json), [json[0], json[2]]);
-    // Headers, blank and bad lines do not end a run.
+    // Headers, blank and bad lines do not end a sequence of equal lines.
     let mixed = [&lines[0][..], "", " CDX x", "bad", &lines[1]];
     assert_eq!(
         s.kept("COLLAPSE digest BADLINES DROP", &mixed),

@@ -1,5 +1,5 @@
-//! Tags in bulk: each mode is applied completely or not at all, and a staged copy is invisible
-//! until it is swapped in.
+//! Loading many tags: each mode is applied completely or not at all, and a staged copy is invisible
+//! until a swap activates it.
 
 use crate::stage;
 use crawlspace_compact::limits::tags::{ID_BYTES, TAG_BYTES};
@@ -157,7 +157,7 @@ fn swap_without_a_staged_copy_changes_nothing() {
     assert_eq!(s.ok("SWAP FILE DISCARD"), int(0));
     assert_eq!(s.digest(), before);
     s.ok("SWAP TAG");
-    // The staged copy has been used.
+    // The staged copy has been used already.
     s.refused("SWAP TAG", "NOSTAGE ");
 }
 
@@ -201,7 +201,7 @@ fn changes_in_place_while_a_copy_is_staged_do_not_mix_with_it() {
     s.ok("SWAP FILE");
     assert_eq!(s.tags("FILE a"), ["staged"]);
     assert_eq!(s.tags("FILE n"), NONE);
-    // Each kind has a staged copy of its own.
+    // Each kind has its own staged copy.
     s.ok("LOAD RECORD STAGE r t");
     s.ok("LOAD TAG STAGE t u");
     assert_eq!(s.ok("SWAP RECORD"), int(1));

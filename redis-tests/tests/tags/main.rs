@@ -1,4 +1,4 @@
-//! `TAGS.*` against a real server.
+//! Tests of `TAGS.*` against a real server.
 
 mod bad_input;
 mod big_batches;

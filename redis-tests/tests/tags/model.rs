@@ -1,5 +1,5 @@
-//! Random histories of a tag space, compared with a naive model that has its own evaluator of
-//! expressions and of the three dialects, and no regex engine. Every reply is compared.
+//! Random histories of a tag space, compared with a simple model that has its own evaluator for
+//! expressions and the three dialects, and no regex engine. Every reply is compared.
 //!
 //! (See `redis_tests::history`.)
 
@@ -44,7 +44,7 @@ impl history::Stage for Stage {
         command.follow(&mut self.model, &reply)
     }
 
-    /// Returns copies of the batch with one line less.
+    /// Returns copies of the batch that are one line shorter.
     fn smaller(command: &Command) -> Vec<Command> {
         let Command::Filter(call) = command else {
             return Vec::new();
@@ -66,7 +66,7 @@ impl Stage {
         Stage { wire, model }
     }
 
-    /// Runs a command and returns its reply; for a listing, all pages together.
+    /// Runs a command and returns its reply. For a listing, returns all pages together.
     fn reply(&mut self, command: &Command, words: &[Bytes]) -> Reply {
         match command {
             Command::Scan(_, prefix) => {
@@ -102,8 +102,8 @@ impl Stage {
         panic!("the listing does not end");
     }
 
-    /// Restores a dump as a copy, which must have the same digest, and puts it in place of the
-    /// space.
+    /// Restores a dump as a copy, which must have the same digest, and replaces the space with the
+    /// copy.
     fn dump(&mut self, words: &[Bytes]) -> Reply {
         let dump = self.wire.call(words);
         let Reply::Bulk(bytes) = &dump else {
@@ -117,7 +117,7 @@ impl Stage {
     }
 }
 
-/// Plays histories in which batches above `bytes` run on background threads.
+/// Runs histories in which batches above `bytes` run on background threads.
 fn histories(test: &str, bytes: i64, steps: usize) {
     let server = Server::start();
     let bound = "crawlspace.tags-inline-bytes";
@@ -179,8 +179,8 @@ fn wrong_replies_are_noticed() {
         let reply = stage.reply(&command, &command.words(KEY));
         let verdict = command.follow(&mut stage.model, &reply);
         verdict.expect("as the model has it");
-        // The contract leaves some replies open: those about missing spaces, figures in maps, and
-        // repeated entries of a listing.
+        // The documentation does not determine some replies: replies about missing spaces,
+        // statistics in maps, and repeated entries of a listing.
         use Command::{Dump, Explain, Info, List, PointOf, PointSet, Scan};
         let is_open = matches!(
             command,

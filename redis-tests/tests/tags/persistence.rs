@@ -1,11 +1,11 @@
-//! A tag space is unchanged after a restart, on a replica, in a copy and in a dump.
+//! Tests that a tag space is unchanged after a restart, on a replica, in a copy and in a dump.
 
 use crate::stage;
 use redis_tests::{
     Options, Reply, Rng, Server, TagSpace, array, bulk, cmd, int, ok, rows, simple, until,
 };
 
-/// Fills a tag space with every kind of content, including odd bytes.
+/// Fills a tag space with all kinds of content, including unusual bytes.
 fn fill(s: &mut TagSpace) {
     s.ok("ADD TAG coll:1 org:1");
     s.ok("ADD TAG coll:2 org:1 private");
@@ -82,7 +82,7 @@ fn restart_keeps_everything(options: Options, how: impl Fn(&mut Server)) {
     let mut server = options.start();
     let mut s = TagSpace::of(&server);
     fill(&mut s);
-    // Content that existed and was deleted.
+    // Add content and delete it again.
     s.ok("ADD FILE gone t");
     s.ok("REM FILE gone t");
     s.ok("RULESET gone filename x t");
@@ -201,7 +201,7 @@ fn digest_does_not_depend_on_the_history_of_a_space() {
     }
     digests.dedup();
     assert_eq!(digests.len(), 1, "{digests:?}");
-    // Every change gives another digest.
+    // Every change must result in another digest.
     let mut s = TagSpace::over(server.wire(), "round-0");
     let mut seen = digests;
     for line in rows![
@@ -300,7 +300,7 @@ fn memory_of_ids_is_as_documented() {
     ];
     for (row, kind, n, id) in rows {
         ok!(s.wire, "FLUSHALL", "SYNC");
-        // Creates everything that the server allocates once.
+        // Make the server allocate the memory that it allocates only once.
         s.ok("ADD TAG a b");
         let before = server_memory(&mut s);
         let line = format!("LOAD {kind} MERGE");

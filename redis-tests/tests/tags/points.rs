@@ -1,5 +1,6 @@
-//! Named access points: a literal name has precedence, then patterns in the order in which they
-//! were set. Text in a name that a client sends is data and never part of the expression.
+//! Named access points: a literal name takes precedence over patterns, which are tried in the order
+//! in which they were set. Text from a name that a client sends is data, and never part of the
+//! expression.
 
 use crate::stage;
 use redis_tests::{Server, TagSpace, array, bulk, int, rows, simple};
@@ -32,7 +33,7 @@ fn no(s: &mut TagSpace, point: &[u8]) -> String {
     s.err_with("FILTER POINT", &words)
 }
 
-/// Returns the point and the expression that a name expands to.
+/// Returns the point for a name, and the expression to which it expands.
 fn meant(s: &mut TagSpace, name: &[u8]) -> Vec<String> {
     let reply = s.ok_with("POINTS", &[name]);
     assert_eq!(reply.items().len(), 1, "{reply:?}");
@@ -92,7 +93,7 @@ fn a_pattern_is_not_matched_by_its_own_text() {
     assert!(no(&mut s, b"a*").starts_with("NOPOINT "));
     assert_eq!(by(&mut s, "aaa"), ["2"]);
     assert_eq!(by(&mut s, "ac"), ["3"]);
-    // `POINTS` knows the pattern by its own text.
+    // `POINTS` finds the pattern by its own text.
     assert_eq!(meant(&mut s, b"org-(\\d+)"), ["org-(\\d+)", "org:$1"]);
 }
 
@@ -124,7 +125,7 @@ fn text_of_a_name_is_literal() {
         let one = format!("one-{text}-3");
         assert_eq!(by(&mut s, &one), ["3"], "{one:?}");
     }
-    // The text is data, and matches as data.
+    // The text is data and must match literally.
     for text in hostile {
         let tag = format!("org:{text}");
         if tag.contains(' ') || text.is_empty() {
@@ -279,7 +280,7 @@ fn cycles_are_refused() {
     }
     s.ok("POINTSET c org:2");
     assert_eq!(by(&mut s, "a"), ["1", "2"]);
-    // This cycle can be detected only when the point is used.
+    // This cycle can only be detected when the point is used.
     s.ok("POINTSET loop-(\\d*) @loop-$1$1");
     s.ok("POINTSET ping-(\\d) @pong-$1");
     let set = s.call("POINTSET pong-(\\d) @ping-$1");
@@ -288,7 +289,8 @@ fn cycles_are_refused() {
             continue;
         }
         let error = no(&mut s, name.as_bytes());
-        // Alternatively, a name became too long or the points too many before a name recurred.
+        // Alternatively, a name became too long, or there were too many points, before a name
+        // occurred again.
         let grown = ["NOPOINT ", "TOOBIG "]
             .iter()
             .any(|code| error.starts_with(code));
@@ -311,7 +313,8 @@ fn depth_of_references_is_limited() {
     let error = no(&mut s, b"p40");
     let codes = ["TOOBIG ", "CYCLE ", "NOPOINT "];
     assert!(codes.iter().any(|code| error.starts_with(code)), "{error}");
-    // Each point is twice as large as the previous one, so the references are as many as the atoms.
+    // Each point is twice as large as the previous one, so the limit counts references like other
+    // parts.
     for n in 0..15 {
         let one = format!("POINTSET d{} '@d{n} | @d{n}'", n + 1);
         s.ok(&one);
@@ -376,7 +379,7 @@ fn point_that_no_filter_can_use_is_refused() {
     ] {
         let error = s.refused_with("POINTSET big", &[&exceeds], "TOOBIG ");
         assert_eq!(s.ok("POINTS"), array([]));
-        // Exactly the error of a filter that uses it.
+        // This must be exactly the error of a filter that uses the point.
         assert_eq!(
             s.err_with(
                 "FILTER WHERE",

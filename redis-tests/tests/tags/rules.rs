@@ -1,5 +1,5 @@
-//! Rules extract tags from the fields of a capture. All rules apply, each at the first match of its
-//! regex.
+//! Rules extract tags from the fields of a capture. All rules apply. Each uses the first match of
+//! its regex.
 
 use crate::stage;
 use redis_tests::{TagSpace, array, bulk, int, ok, rows, simple};
@@ -97,7 +97,7 @@ fn closure_includes_tags_of_rules() {
 #[test]
 fn rules_look_at_every_field_and_alias() {
     let (_server, mut s) = stage(TagSpace::of);
-    // Fourteen fields: the length, offset and file name of the original come last.
+    // The line has fourteen fields: the length, offset and file name of the original come last.
     let line = "key 20200102 url mime 200 digest redirect robots 11 22 file 33 44 o-file";
     for (field, value) in rows![
         "urlkey", "key"; "timestamp", "20200102"; "url", "url"; "original", "url"; "mime", "mime";
@@ -121,8 +121,8 @@ fn get_all_of_a_record_looks_at_its_four_fields() {
     assert_eq!(s.tags(&format!("RECORD '{record}' ALL")), tags);
     let kept = s.ok_with("FILTER WHERE * FORMAT RECORD RETURN TAGS LINES", &[record]);
     assert_eq!(kept.items()[0].items()[1].texts(), tags);
-    // A record whose id does not have the form of a RECORD id has only the tags that were added to
-    // it.
+    // A record whose id does not have the form of a `RECORD` id has only the tags that were added
+    // to it.
     s.ok("ADD RECORD odd t");
     assert_eq!(s.tags("RECORD odd ALL"), ["t"]);
 }

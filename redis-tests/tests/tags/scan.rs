@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::stage;
 use redis_tests::{Rng, Server, TagSpace, array, bulk, int, ok, rows};
 
-/// Returns every page of a listing; the cursor goes between `before` and `after`.
+/// Returns every page of a listing. The cursor is inserted between `before` and `after`.
 fn walk(s: &mut TagSpace, before: &str, after: &str) -> Vec<Vec<String>> {
     let mut cursor = "0".to_owned();
     let mut pages = Vec::new();
@@ -244,7 +244,7 @@ fn info_shows_all_figures() {
     ] {
         assert_eq!(s.figure(name), value, "{name}");
     }
-    // Tags in edges: a b c x, and possibly those of staged copies.
+    // The tags in edges are a, b, c and x, and possibly those of staged copies.
     assert_eq!(s.figure("tags"), 4);
     assert!(s.figure("memory") > 0);
     s.ok("REM FILE g c b");

@@ -1,14 +1,14 @@
-//! Generates random histories, one command after the other, mostly plausible ones.
+//! Generates random histories, one command after the other. Most commands are plausible.
 //!
-//! A lease is named by the step that granted it: `\0<step>.<nth>` stands for its token. A history
-//! can therefore be replayed with steps left out.
+//! The step that granted a lease identifies it: `\0<step>.<nth>` stands for its token. Therefore a
+//! history can be run again without some of its steps.
 
 use crawlspace_compact::limits::chg::ID_BYTES;
 use redis_tests::frontier_model::FrontierModel;
 use redis_tests::{Reply, Rng, T0, Word, packed_by_default, rows};
 
-/// Ordinary groups, groups with several leases at a time, and groups behind shared gates. Some
-/// names look like options or contain spaces and line breaks, which must do no harm.
+/// Ordinary groups, groups with several leases at the same time, and groups behind shared gates.
+/// Some names look like options, or contain spaces or line breaks.
 const OWN: [&str; 6] = ["a", "b.example", "c d\r\n", "NEXT", "EXECUTION", "f"];
 const PARALLEL: [&str; 2] = ["p", "SEQ"];
 const SHARED: [&str; 4] = ["s1", "s2", "s3", "s4"];
@@ -68,7 +68,7 @@ struct Granted {
     execution: Option<String>,
 }
 
-/// The generator's own state between two steps.
+/// The state of the generator between two steps.
 pub struct Author {
     taste: Taste,
     steps: usize,
@@ -77,7 +77,7 @@ pub struct Author {
     sent: Vec<Vec<String>>,
     /// The number of each writer.
     writers: i64,
-    /// Number of times that an execution was dropped; its writers then start again.
+    /// Number of times that an execution was dropped. After a drop, its writers start again.
     dropped: usize,
 }
 
@@ -98,7 +98,7 @@ impl Author {
         }
     }
 
-    /// Returns the arguments of a step with tokens filled in; `None` if its lease was never
+    /// Returns the arguments of a step with its tokens. Returns `None` if the lease was never
     /// granted.
     pub fn words(&self, prefix: &str, step: &Step) -> Option<Vec<Vec<u8>>> {
         let name = &step.words[0];
@@ -150,8 +150,8 @@ impl Author {
         Step { id, now, words }
     }
 
-    /// Returns the time of the next step. It usually advances, sometimes exactly to the next event;
-    /// occasionally it stays the same, and rarely it goes backwards.
+    /// Returns the time of the next step. The time usually advances, sometimes exactly to the next
+    /// event. Occasionally it stays the same, and rarely it goes backwards.
     fn pass_time(&self, model: &FrontierModel, rng: &mut Rng) -> i64 {
         let now = model.now().max(T0 - 1000);
         match rng.below(100) {
@@ -256,7 +256,7 @@ impl Author {
 
     fn release(&mut self, now: i64, model: &FrontierModel, rng: &mut Rng) -> Vec<String> {
         if rng.chance(8) && !self.sent.is_empty() {
-            // A retry, usually of one of the last releases.
+            // Repeats a release, usually one of the last.
             let back = rng.below(3).min(self.sent.len() as u64 - 1) as usize;
             return self.sent[self.sent.len() - 1 - back].clone();
         }
@@ -302,8 +302,8 @@ impl Author {
         ms.unwrap_or_default()
     }
 
-    /// Returns a token and the execution of its URI. The token is usually held, sometimes outdated
-    /// or of another group.
+    /// Returns a token and the execution of its URI. Usually, the lease of the token is held;
+    /// sometimes, the token is outdated or belongs to another group.
     fn token(
         &self,
         model: &FrontierModel,
@@ -390,7 +390,7 @@ fn when(now: i64, rng: &mut Rng) -> String {
             let most = *rng.pick(&[1, 100, 2000]);
             return format!("|DELAY|{}", rng.below(most));
         }
-        // Uses the stored delay of the group, if any.
+        // Use the stored delay of the group, if there is one.
         57..=59 => return String::new(),
         _ => {}
     }
@@ -418,7 +418,7 @@ fn when(now: i64, rng: &mut Rng) -> String {
     facts
 }
 
-/// Returns a command that lets groups share a gate, or stops sharing.
+/// Returns a command with which groups begin or stop to share a gate.
 fn sharing(rng: &mut Rng) -> Vec<String> {
     let mut members = SHARED;
     rng.shuffle(&mut members);

@@ -1,5 +1,5 @@
-//! Tests with a user with a narrow ACL: access to documented keys is checked, access to the
-//! module's own keys is not.
+//! Tests with a user with few permissions: the module checks access to documented keys, but not to
+//! its own keys.
 
 use redis_tests::{DedupeIndex, assert_error, int, ok, rows};
 
@@ -50,13 +50,13 @@ fn documented_keys_are_checked_and_keys_of_the_module_are_not() {
             assert_eq!(reply.items()[0].items().len(), 1);
         }
     }
-    // The commands have written and read keys that the user cannot access directly.
+    // The commands have written and read keys to which the user has no direct access.
     for key in ["crawlspace", "commits", "h:a:urls"] {
         assert_eq!(c.plain(format!("EXISTS p:{key}")), int(1), "{key}");
         let reply = user.call(&["TYPE", &format!("p:{key}")]);
         assert_error(&reply, "NOPERM ", key);
     }
-    // An index under another prefix remains inaccessible.
+    // The user still has no access to an index with another prefix.
     let other = look_up.replace("p:", "q:");
     let words: Vec<&str> = other.split(' ').collect();
     assert_error(&user.call(&words), "NOPERM ", "another prefix");

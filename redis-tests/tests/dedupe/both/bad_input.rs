@@ -1,5 +1,5 @@
-//! Bad input that only an index can receive: client bytes that appear in the log, and very long
-//! calls.
+//! Bad input that only an index can receive: bytes from clients that appear in the log, and very
+//! long calls.
 
 use redis_tests::{DedupeIndex, Reply, Server};
 

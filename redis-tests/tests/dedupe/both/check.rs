@@ -1,4 +1,4 @@
-//! `CHECK` finds damage to an index and `REPAIR` repairs it; `STATS` and `CRAWLS` describe the
+//! `CHECK` finds damage to an index and `REPAIR` repairs it. `STATS` and `CRAWLS` describe the
 //! index.
 
 use redis_tests::{
@@ -71,7 +71,7 @@ fn bad_records_are_found_and_own_nothing() {
 
 #[test]
 fn leaked_keys_are_found_and_repaired() {
-    // A plain client removes a crawl but not the module's own keys.
+    // A plain client removes a crawl, but leaves the module's own keys.
     let lines = [
         "DEL p:h:open p:h:open:counts",
         "SREM p:uncommittedcrawls open",
@@ -320,7 +320,7 @@ fn commands_that_failed_on_damaged_counts_work_after_a_repair() {
     c.refused("ADD a @9", "ERR DEDUPE.REPAIR");
     c.ok("REPAIR");
     assert_eq!(c.add("a", [9]), 1);
-    // No crawl is committed yet, so that only the field itself is wrong.
+    // No crawl is committed yet, so only the field itself is wrong.
     c.plain("HSET p:allcounts totalUrls x");
     c.refused("COMMIT a", "ERR DEDUPE.REPAIR");
     c.ok("REPAIR");

@@ -1,4 +1,4 @@
-//! `CLAIM`: of two workers that meet the same new payload, only one stores it.
+//! `CLAIM`: if two workers meet the same new payload, only one of them stores it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -9,7 +9,8 @@ use redis_tests::{
 };
 
 const P: &str = "p:";
-/// Long enough to be sure that a command is blocked, and short enough for a fast test.
+/// A time that is long enough to be sure that a command is blocked, and short enough for a fast
+/// test.
 const QUIET: Duration = Duration::from_millis(150);
 
 fn claim(c: &mut DedupeIndex, crawl: &str, n: u64) -> Reply {
@@ -159,14 +160,14 @@ fn waiters_wake_when_the_holder_commits() {
     claimed(&claim(&mut c, "b", 1));
     let mut waiter = blocked(&mut c, "c", 1);
     c.committed("a", [1]);
-    // The hash is in the index now, regardless of which crawl claimed it.
+    // The hash is in the index now, regardless of the crawl that claimed it.
     let reply = redis_tests::within(Duration::from_secs(2), || {
         waiter.has_reply().then(|| waiter.recv())
     });
     match reply {
         Some(reply) => assert_eq!(dupe(&reply), record_of("a", 1)),
-        // A client may also continue to wait for the holder, as long as that wait ends with the
-        // holder's claim.
+        // A client may also continue to wait for the holder, if the wait ends with the holder's
+        // claim.
         None => {
             c.plain("DEL p:claims");
             assert_eq!(dupe(&waiter.recv()), record_of("a", 1));
@@ -259,7 +260,7 @@ fn client_unblock_ends_the_wait() {
     until("the claim is blocked", || {
         server.info_number("blocked_clients") == 1
     });
-    // A server may refuse to unblock a client of a module; both outcomes must do no harm.
+    // A server may refuse to unblock a client of a module. Both outcomes must do no harm.
     let unblocked = c.plain(format!("CLIENT UNBLOCK {id} ERROR")).int();
     if unblocked == 1 {
         waiter.recv();
@@ -373,7 +374,7 @@ fn known_payload_comes_with_its_wacz_when_asked_for() {
     c.plain("DEL p:c:a:wacz");
     let reply = c.ok("CLAIM a #1 PX 60000 WITHWACZ");
     assert_eq!(dupe(&reply).items(), with(nil()));
-    // For new and for pending payloads, the reply is the same without the option.
+    // For new and for pending payloads, the option does not change the reply.
     for state in ["CLAIMED", "PENDING"] {
         let reply = c.ok("CLAIM a #2 PX 60000 WITHWACZ");
         assert_eq!(reply.items()[0], bulk(state));
@@ -407,7 +408,7 @@ fn waits_that_time_out_leave_nothing_behind() {
 
 #[test]
 fn claim_that_expires_while_writes_are_paused_is_passed_on_afterwards() {
-    // A client that writes and replicates during such a pause would crash the server.
+    // During such a pause, a write that is replicated would crash the server.
     let (server, replica, mut c) = DedupeIndex::replicated(Options::new().aof(false), P);
     server.wait_for_replica_offset(&replica);
     claimed(&c.ok("CLAIM a #1 PX 1500"));
@@ -446,7 +447,7 @@ fn wait_that_ends_together_with_the_claim_gets_a_reply() {
                 let token = claimed(&reply);
                 assert_eq!(c.ok(format!("UNCLAIM #{n} {token}")), int(1));
             } else {
-                // In that case, the claim was not granted silently.
+                // In this case, the server has not granted the claim without a reply.
                 pending(&reply);
                 until_claimed(&mut c, "c", n);
             }

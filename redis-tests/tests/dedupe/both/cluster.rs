@@ -1,4 +1,5 @@
-//! Clusters: odd ids stay in the slot of the prefix, and a slot may move away during a job.
+//! Clusters: with unusual ids, all keys stay in the slot of the prefix. A slot may move away during
+//! a job.
 
 use redis_tests::{Cluster, DedupeIndex, int, until};
 
@@ -28,7 +29,7 @@ fn job_does_no_harm_when_its_slot_moves_away() {
     ca.add("a", 0..24_000);
     let mut committer = ca.begun("COMMIT a");
     cluster.begin_move(P, b);
-    // The running job may delete keys in the meantime.
+    // Meanwhile, the running job may delete keys.
     cluster.move_keys(P, b);
     committer.recv();
     a.until_idle();

@@ -165,7 +165,7 @@ fn cancel_of_a_continuation_undoes_changes_since_the_commit() {
 
 #[test]
 fn only_crawls_known_to_the_index_own_hashes() {
-    // An owner counts only if it is in `allcrawls`.
+    // Look-ups skip an owner that is not in `allcrawls`.
     let (_server, mut c) = DedupeIndex::start(P);
     c.plain("HSET {coll-42}:allhashes #1 ghost");
     c.plain("HSET {coll-42}:h:ghost #1 '0 20260101000000 http://e.com/ 5'");
@@ -185,7 +185,7 @@ fn lookup_falls_back_when_the_owners_record_is_gone() {
     assert_eq!(c.owners(0..3), ["-", "b", "b"]);
 }
 
-/// Number of hashes of a crawl whose commit takes long enough to be interrupted.
+/// Number of hashes of a crawl. Its commit takes long enough to be interrupted.
 const MANY: u64 = 40_000;
 
 /// Fails unless the commit of `a` is still running and then ends as expected.
@@ -309,7 +309,7 @@ fn numbers_from_before_the_commit_outlive_a_canceled_continuation() {
     assert_eq!(sums["dupeUrls"], 1);
     c.add("a", 5..9);
     assert_eq!(c.ok("CANCEL a"), int(4));
-    // A retry of the earlier call returns its stored reply, and nothing is counted.
+    // A retry of the earlier call returns its stored reply, and changes no count.
     assert_eq!(c.ok(revisit), int(1));
     assert_eq!(c.counts("h:a:counts"), sums);
     c.assert_consistent();

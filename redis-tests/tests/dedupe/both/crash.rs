@@ -1,12 +1,12 @@
-//! `kill -9` during a commit or a removal: running the command again completes it, and the data set
-//! equals that of an undisturbed run.
+//! `kill -9` during a commit or a removal: the same command completes the interrupted job, and the
+//! data set equals that of an undisturbed run.
 
 use redis_tests::{DedupeIndex, Options, Reply, Server, Snapshot, cmd, int, sha256_of, until};
 
 const P: &str = "p:";
 const HASHES: u64 = 80_000;
 
-/// A committed crawl, and a large uncommitted one that shares 16 000 hashes with it.
+/// Creates a committed crawl, and a large uncommitted crawl that shares 16 000 hashes with it.
 fn build(c: &mut DedupeIndex) {
     assert_eq!(c.committed("first", 0..16_000), (16_000, 0));
     c.add("big", 0..HASHES);
@@ -48,13 +48,13 @@ fn commit_survives_kill9(preamble: bool) {
             figures.split(' ').nth(2).map_or(0, |n| n.parse().unwrap())
         }
     };
-    // The same server, now during the removal of the crawl that owns the shared hashes.
+    // Kill the same server again, during the removal of the crawl that owns the shared hashes.
     let mut remover = c.sent("REMOVE first");
     until("the removal is half way", || moved(&mut c) >= 3_200);
     server.kill_under(&mut remover);
     let mut c = DedupeIndex::of(&server, P);
     assert_eq!(c.plain("EXISTS p:removing"), int(1));
-    // No reply names an owner whose record is gone.
+    // No reply must name an owner whose record was deleted.
     let seen = c.owners((0..16_000).step_by(401));
     assert!(seen.iter().all(|o| o == "first" || o == "big"), "{seen:?}");
     for d in [&mut c, &mut u] {
@@ -113,7 +113,7 @@ fn killed_cancel_finishes_when_run_again() {
     server.kill9();
     server.restart();
     let mut c = DedupeIndex::of(&server, P);
-    // If the kill came too late, the crawl is already gone.
+    // If the kill came too late, the crawl was already removed.
     let again = c.call("CANCEL big");
     assert!(again.is_error() || again == int(120_000), "{again:?}");
     let after = server.snapshot().without_counters();

@@ -1,5 +1,5 @@
-//! An index belongs to one database; FLUSHDB, FLUSHALL and SWAPDB also apply to its state in
-//! memory.
+//! An index belongs to one database. `FLUSHDB`, `FLUSHALL` and `SWAPDB` must also affect its state
+//! in memory.
 
 use redis_tests::DedupeIndex;
 
@@ -40,7 +40,7 @@ fn swapdb_in_the_middle_of_a_job_harms_nothing() {
     zero.plain("SWAPDB 0 1");
     let reply = committer.recv();
     server.until_idle();
-    // The crawl of the same name in the other database is unchanged.
+    // The crawl with the same name in the other database is unchanged.
     assert_eq!(zero.set("uncommittedcrawls"), ["a"]);
     assert_eq!(zero.owners([500_000]), ["-"]);
     if reply.is_error() {

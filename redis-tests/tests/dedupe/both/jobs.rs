@@ -1,5 +1,5 @@
-//! Long jobs run in slices. Other clients are served meanwhile, and events that affect the server
-//! or the client between two slices do no harm.
+//! Long jobs run in slices. The server serves other clients meanwhile. Events that affect the
+//! server or the client between two slices must do no harm.
 
 use std::time::Duration;
 
@@ -183,8 +183,8 @@ fn lookups_and_adds_of_other_crawls_go_on_during_a_removal() {
 
 #[test]
 fn jobs_pause_while_a_script_runs() {
-    // During a long script, the server answers other clients with BUSY between steps; jobs must not
-    // write then.
+    // During a long script, the server replies to other clients with `BUSY`. Jobs must not write
+    // then.
     let (server, mut c) = DedupeIndex::in_slices(P);
     let mut runner = server.wire();
     c.plain("CONFIG SET lua-time-limit 20");
@@ -224,8 +224,8 @@ fn module_cannot_be_unloaded_under_a_job() {
     c.assert_consistent();
 }
 
-/// Creates one crawl and its keys with a plain client, so that the module has nothing of the index
-/// in memory.
+/// Creates one crawl and its keys with a plain client, so that the module has no cached data of the
+/// index.
 fn cold(c: &mut DedupeIndex, p: &str, committed: bool) {
     let (set, hash) = if committed {
         ("allcrawls", "#1")
@@ -245,7 +245,7 @@ fn cold(c: &mut DedupeIndex, p: &str, committed: bool) {
 
 #[test]
 fn jobs_that_end_in_their_first_slice_harm_nothing() {
-    // These commands delete keys that the command itself has just read.
+    // These commands delete keys that they have just read.
     let (server, mut c) = DedupeIndex::start(P);
     for round in 0..150 {
         for (command, committed, expected) in rows![

@@ -13,7 +13,7 @@ const P: &str = "{coll-42}:";
 const HASHES: u64 = 40;
 const CRAWLS: [&str; 5] = ["a", "b", "c", "d\r\n", "e e"];
 
-/// Dates, each with its second, and its milliseconds if it has any.
+/// Dates, each with its second and, if present, its milliseconds.
 const DATES: [(u32, Option<u32>, &str); 5] = [
     (1, Some(123), "20260319102015123"),
     (1, Some(123), "2026-03-19T11:20:15.123+01:00"),
@@ -51,14 +51,14 @@ impl Record {
         ((second, self.2.clone()), millis)
     }
 
-    /// Returns true if date and URL are the same, at the precision of the coarser date.
+    /// Returns true if date and URL are equal, at the precision of the coarser date.
     fn is_again(&self, other: &Record) -> bool {
         let ((mine, millis), (theirs, others)) = (self.capture(), other.capture());
         mine == theirs && (millis.is_none() || others.is_none() || millis == others)
     }
 
-    /// Returns true if this record is the earlier original. A date without milliseconds counts as
-    /// the end of its second.
+    /// Returns true if this record is the earlier original. A date without milliseconds is compared
+    /// as the end of its second.
     fn is_before(&self, other: &Record) -> bool {
         let order = |r: &Record| {
             let ((second, url), millis) = r.capture();
@@ -74,7 +74,7 @@ impl Record {
 struct Contents {
     /// Stored record of each hash.
     held: BTreeMap<String, Record>,
-    /// Hashes and captures that `EARLIEST` saw since the last commit.
+    /// Hashes and captures that `EARLIEST` has added since the last commit.
     met: BTreeSet<(String, Capture)>,
     urls: i64,
     dupes: i64,
@@ -85,8 +85,8 @@ struct Contents {
 }
 
 impl Contents {
-    /// Returns the count of the captures of a second: one for each of its milliseconds, and at
-    /// least one.
+    /// Returns how often the captures of a second are counted: once for each different number of
+    /// milliseconds, and at least once.
     fn count(&self, hash: &str, second: &(u32, String)) -> i64 {
         let met = self.met.iter();
         let of_second = met.filter(|(other, capture)| other == hash && capture.0 == *second);
@@ -123,7 +123,8 @@ struct Model {
     commits: Vec<(String, BTreeSet<String>)>,
 }
 
-/// The expected reply of a command: a value, any error, or anything if the rules leave it open.
+/// The expected reply of a command: a value, any error, or any reply if the rules do not determine
+/// it.
 enum Expected {
     Reply(Reply),
     Refused,
@@ -180,7 +181,7 @@ impl Model {
             let stored = known.and_then(|known| known.now.held.get(*hash));
             stored.is_some_and(|stored| stored.is_again(record))
         });
-        // A mere retry to a committed crawl may or may not continue it.
+        // A retry to a committed crawl may or may not continue it.
         if self.is_closed(crawl) && is_retry {
             return Open;
         }
@@ -373,7 +374,7 @@ impl Modeled {
         Modeled { d, model }
     }
 
-    /// Runs a command, unless the rules leave its outcome open.
+    /// Runs a command, unless the rules do not determine its outcome.
     fn judge(&mut self, words: &[Vec<u8>], log: &mut Log) -> Result<Reply, String> {
         let text = |word: &Vec<u8>| String::from_utf8(word.clone()).expect("text");
         let texts: Vec<String> = words.iter().map(text).collect();
@@ -405,7 +406,7 @@ impl Stage for Modeled {
                 let earliest = rng.chance(50).then(|| "EARLIEST".to_owned());
                 let records = (0..some).flat_map(|_| {
                     let n = rng.below(HASHES);
-                    // Usually the same date, so that some calls are retries.
+                    // Use the same date in most cases, so that some calls are retries.
                     let date = DATES[[0, 0, 0, 1, 2, 3, 4][rng.below(7) as usize]].2;
                     let url = format!("http://e.com/{n} {}", rng.below(4) / 3);
                     let (wacz, size) = (rng.below(3) / 2, 1000 + rng.below(3));
@@ -523,7 +524,7 @@ fn model_notices_wrong_replies_and_wrong_keys() {
         }
     };
     play(&mut stage);
-    // The model applies a command that the server did not run.
+    // The model applies a command that the server has not run.
     let mut ahead = stage.model.clone();
     ahead.follow("DEDUPE.REMOVE", &["a".to_owned()]);
     assert!(

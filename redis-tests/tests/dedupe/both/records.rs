@@ -1,4 +1,4 @@
-//! `ADD`, `REVISIT` and `LOOKUP`: notations of a hash, odd bytes, exact counts.
+//! `ADD`, `REVISIT` and `LOOKUP`: notations of a hash, unusual bytes, exact counts.
 
 use redis_tests::{
     DATE, DedupeIndex, Options, Reply, Rng, Server, Snapshot, array, bulk, int, nil, ok, plainly,
@@ -261,7 +261,7 @@ fn many_records(rng: &mut Rng) -> Vec<String> {
     records
 }
 
-/// Removes the replies that `SEQ` stores: which call finds a hash new depends on the order.
+/// Removes the replies that `SEQ` stores, because they depend on the call that adds a hash first.
 fn without_replies(server: &Server) -> Snapshot {
     server.snapshot().without(|key| key.ends_with(b":seq"))
 }
@@ -425,7 +425,7 @@ fn revisit_with_noref_is_counted_for_the_crawl_of_its_original() {
     assert_eq!(c.ok("REVISIT b NOREF #1 10"), int(1));
     assert_eq!(c.ok("REQUIREDBY a"), required(1));
     c.commit("b");
-    // A cancel removes exactly what was added since.
+    // A cancel removes exactly the records that were added since the commit.
     let before = server.snapshot();
     assert_eq!(c.ok("REVISIT b NOREF #1 10"), int(1));
     assert_eq!(c.ok("REVISIT b #1 10"), int(1));
@@ -441,8 +441,8 @@ fn revisit_with_noref_is_counted_for_the_crawl_of_its_original() {
 fn revisit_of_a_given_original_is_not_looked_up() {
     let (server, mut c) = DedupeIndex::start(P);
     c.committed("a", [1]);
-    // The revisits refer to a record of a crawl that the index would not choose, and to a record
-    // that is gone.
+    // The revisits refer to a record of a crawl that the index would not select, and to a deleted
+    // record.
     for _ in 0..2 {
         let line = "REVISIT b SEQ w 1 REF u #1 300 ORIGINAL 'old crawl' 3 900 \
                     #1 100 #2 100 original gone 0 50";
@@ -479,7 +479,7 @@ fn revisit_of_an_unknown_hash_changes_nothing() {
     let told = format!("NOHASH {}", sha256_of(99));
     c.refused("REVISIT b #1 10 #99 10", &told);
     server.snapshot().assert_same(&before, "refused REVISIT");
-    // An uncommitted hash of another crawl is also unknown.
+    // An uncommitted hash of another crawl is unknown, too.
     c.add("open", [5]);
     c.refused("REVISIT b #5 10", "NOHASH");
 }
@@ -498,7 +498,7 @@ fn repeated_sequence_number_gives_the_stored_reply() {
     assert_eq!(c.ok("REVISIT a SEQ w 2 #100 10"), int(1));
     let before = server.snapshot();
     assert_eq!(c.counts("h:a:counts")["dupeUrls"], 1);
-    // A smaller number is a late retry of a call that was followed by others.
+    // A smaller number means a late retry of a call that was followed by others.
     c.refused("REVISIT a SEQ w 1 #100 10", "STALE");
     server.snapshot().assert_same(&before, "a smaller n");
     // Each writer and each crawl has its own numbers.

@@ -1,5 +1,4 @@
-//! `REMOVE` and `RETAIN`: the result equals an index to which only the remaining crawls were
-//! committed.
+//! `REMOVE` and `RETAIN`: the result must equal an index with commits of only the remaining crawls.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +23,8 @@ fn write_part(c: &mut DedupeIndex, part: &Part, plain: bool) {
     }
     c.add(crawl, part.hashes.iter().copied());
     for n in &part.revisits {
-        // The original is in the index or in the crawl itself; otherwise it would not be a revisit.
+        // The original must be in the index or in the crawl itself. Otherwise, the record would not
+        // be a revisit.
         assert_eq!(c.ok(format!("REVISIT {crawl} #{n} 100")), int(1));
     }
     c.wacz(crawl, &part.wacz);
@@ -66,8 +66,7 @@ fn write_part_plainly(c: &mut DedupeIndex, part: &Part) {
     }
 }
 
-/// Returns owners computed directly from the rule: the first part in commit order that has the
-/// hash.
+/// Returns the owners that follow from the rule: the first part in commit order that has the hash.
 fn owners_of(parts: &[Part]) -> BTreeMap<String, String> {
     let mut owners = BTreeMap::new();
     for part in parts {
@@ -91,7 +90,7 @@ fn random_parts(rng: &mut Rng) -> Vec<Part> {
             let own = held.entry(crawl).or_default();
             hashes = hashes.difference(own).copied().collect();
             own.extend(hashes.iter());
-            // Only the crawl's own hashes, so that they also exist in the rebuilt index.
+            // Use only the crawl's own hashes, so that they also exist in the rebuilt index.
             let revisits = own.iter().copied().filter(|_| rng.chance(10)).collect();
             Part {
                 crawl: format!("crawl-{crawl}"),
@@ -154,7 +153,7 @@ fn removal_equals_rebuild(c: &mut DedupeIndex, q: &mut DedupeIndex, rng: &mut Rn
     }
     c.assert_consistent();
 
-    // The commit order survives the removal, so that the next removal also finds the right holder.
+    // The commit order survives the removal, so that the next removal also finds the right holders.
     if let [next, ..] = kept {
         c.ok(format!("REMOVE {next}"));
         let rest = owners_of(&without(kept_parts, std::slice::from_ref(next)));
@@ -174,8 +173,8 @@ fn removal_equals_rebuild_of_the_remaining_crawls() {
 
 #[test]
 fn removal_finds_holders_that_plain_clients_committed() {
-    // The order of commits by plain clients is unknown. Therefore all crawls but the last are
-    // written by commands, or all crawls have separate hashes so that only one holder remains.
+    // The order of commits by plain clients is unknown. Therefore either commands write all crawls
+    // except the last, or all crawls have separate hashes, so that only one holder remains.
     let (_server, mut c) = DedupeIndex::start(P);
     let part = |crawl: &str, hashes: std::ops::Range<u64>| Part {
         crawl: crawl.to_owned(),
@@ -285,7 +284,8 @@ fn uncommitted_part_of_a_removed_crawl_is_removed_too() {
     three_crawls(&mut c);
     c.add("a", 100..110);
     let reply = c.call("REMOVE a");
-    // Either the whole crawl is removed, or the command is refused; no half must remain.
+    // Either the whole crawl is removed, or the command is refused. The removal must not be
+    // partial.
     if reply.is_error() {
         assert_eq!(c.ok("CANCEL a"), int(10));
         c.ok("REMOVE a");
@@ -341,7 +341,8 @@ fn name_of_a_wacz_that_another_crawl_has_too_stays() {
     c.assert_consistent();
 }
 
-/// Two crawls open a file of the same name; the first one is committed before its file is closed.
+/// Two crawls open a file with the same name. The first crawl is committed before its file is
+/// closed.
 fn same_name_in_two_crawls(c: &mut DedupeIndex) {
     for id in ["a", "b"] {
         c.add(id, [1]);

@@ -1,4 +1,4 @@
-//! Replicas read and do not write; a change of role ends jobs and waits with an error.
+//! Replicas read and do not write. A change of role ends jobs and waits with an error.
 
 use redis_tests::{DedupeIndex, Options, Server, Wire, assert_replicated, ok, until};
 
@@ -35,7 +35,7 @@ fn new_master_finishes_the_job_of_the_old_one() {
     c.add("a", 0..40_000);
     let mut committer = c.begun("COMMIT a");
     let mut r = DedupeIndex::of(&replica, P);
-    // The master continues in short intervals until a part of the job is replicated, and stops
+    // The master continues in short intervals until it has replicated a part of the job, and stops
     // before the replica disconnects.
     loop {
         c.plain("CLIENT PAUSE 60000 WRITE");
@@ -77,7 +77,7 @@ fn failover_pause_ends_or_delays_a_job_but_loses_nothing() {
     c.add("a", 0..24_000);
     let mut committer = c.begun("COMMIT a");
     c.plain("CLIENT PAUSE 300 WRITE");
-    // All writes are paused meanwhile, including those of the job.
+    // Meanwhile, all writes are paused, including those of the job.
     let offset = server.info("master_repl_offset");
     let length = c.indexed();
     assert!(committer.is_silent_for(std::time::Duration::from_millis(100)));

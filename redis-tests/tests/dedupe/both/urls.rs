@@ -1,5 +1,5 @@
-//! Captures of a URL: which captures a look-up lists, and that the list stays correct when records
-//! change.
+//! Captures of a URL: tests which captures a look-up lists, and that the list stays correct when
+//! records change.
 
 use redis_tests::{DedupeIndex, Options, assert_replicated, int, sha256_of};
 

@@ -13,8 +13,8 @@ fn sample() -> std::iter::StepBy<std::ops::Range<u64>> {
     (0..HASHES).step_by(331)
 }
 
-/// Looks the sample up repeatedly until `done`, and then a few more times. Returns how many calls
-/// saw none and how many saw all of it.
+/// Looks up the sample repeatedly until `done` is true, and then a few more times. Returns how many
+/// calls found none of the hashes, and how many found all of them.
 fn watch(server: &Server, done: &AtomicBool) -> (usize, usize) {
     let mut c = DedupeIndex::of(server, P);
     let (mut none, mut all) = (0, 0);

@@ -1,4 +1,4 @@
-//! The WACZ list of a crawl, and the WACZ files that it requires.
+//! The list of WACZ files of a crawl, and the WACZ files that it requires.
 
 use redis_tests::{DedupeIndex, array, bulk, int, nil, ok, rows, words_of};
 
@@ -69,7 +69,7 @@ fn file_that_is_closed_under_another_name_takes_its_place() {
     assert_eq!(c.ok("WACZOPEN a all.wacz"), int(0));
     c.commit("a");
     assert_eq!(c.set("src:d"), ["all.wacz"]);
-    // Another crawl that uses the same file name and is never committed has no effect.
+    // Another crawl with the same file name that is never committed has no effect.
     c.ok("WACZCLOSE b 0 all.wacz '' 7 RENAME");
     c.ok("CANCEL b");
     assert_eq!(c.set("src:d"), ["all.wacz"]);
@@ -132,7 +132,7 @@ fn entries_of_plain_clients_are_read() {
     assert_eq!(c.ok("WACZOPEN a new.wacz"), int(2));
 }
 
-/// Creates `base` ← `middle` ← `top` with two WACZ files each; the second file of `base` is never
+/// Creates `base` ← `middle` ← `top` with two WACZ files each. The second file of `base` is never
 /// closed.
 fn chain(c: &mut DedupeIndex) {
     for (id, n) in [("base", 0), ("middle", 10), ("top", 20)] {
@@ -251,7 +251,7 @@ fn requires_is_utf8_for_names_of_any_bytes() {
         assert!(text.contains("\"filename\":\"f\u{fffd}"), "{text}");
         assert!(text.contains(crawl_id), "{text}");
         assert!(!text.bytes().any(|b| b < b' '), "{text:?}");
-        // All quotes inside strings are escaped.
+        // All quotes inside strings must be escaped.
         let quotes = text.replace("\\\\", "").replace("\\\"", "");
         assert_eq!(quotes.matches('"').count() % 4, 0, "{text}");
     }

@@ -3,16 +3,16 @@
 use crawlspace_compact::limits::dedupe::CLAIM_MS;
 use redis_tests::{Rng, Word, sha256_of};
 
-/// Crawls of the index, some with odd ids.
+/// Crawls of the index. Some have unusual ids.
 pub const CRAWLS: [&[u8]; 6] = [b"a", b"b", b"c", b"d\r\n\0", b"e e", b"\xff{f}"];
 
 /// Crawls that plain clients write.
 pub const PLAIN: [&[u8]; 2] = [b"plain", b"plain \xfe"];
 
-/// Number of hashes; it is small, so that they recur.
+/// Number of hashes. It is small, so that hashes occur several times.
 pub const HASHES: u64 = 60;
 
-/// Arguments that are invalid everywhere.
+/// Arguments that are invalid for every command.
 const BAD: [&[u8]; 9] = [
     b"",
     b"x",
@@ -39,7 +39,7 @@ pub fn hash(rng: &mut Rng, n: u64) -> Vec<u8> {
     let written = sha256_of(n);
     let hex = written.strip_prefix("sha256:").unwrap_or_default();
     let base32: String = hex[..32].bytes().map(|b| (b'A' + b % 26) as char).collect();
-    // Each number is one hash; the kind of hash depends on it.
+    // Each number is one hash, and determines the kind of the hash.
     match (n % 10, rng.below(4)) {
         (0, 0 | 1) => format!("sha1:{base32}"),
         (0, _) => base32,
@@ -248,7 +248,7 @@ pub fn command(rng: &mut Rng, p: &[u8]) -> Vec<Vec<u8>> {
 
 /// Makes a command invalid: replaces, removes or duplicates an argument.
 pub fn spoiled(rng: &mut Rng, mut words: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
-    // The prefix stays, because another prefix is another index.
+    // Keep the prefix, because another prefix means another index.
     let at = 2 + rng.below(words.len() as u64) as usize;
     if at >= words.len() {
         words.push(rng.pick(&BAD).to_vec());

@@ -7,7 +7,7 @@ use redis_tests::{Cluster, Server, packages};
 
 use redis_tests::script::Script;
 
-/// The server or cluster for the examples, and the way to connect to it.
+/// The server or cluster for the examples, and how to connect to it.
 pub enum Place {
     One(Server),
     Three(Cluster),
@@ -45,9 +45,9 @@ impl Place {
 pub struct Client {
     pub language: Language,
     pub protocol: u8,
-    /// True if the client connects to the right node of a cluster directly.
+    /// True if the client connects directly to the right node of a cluster.
     pub routed: bool,
-    /// True if the client uses its default protocol and time limits; otherwise, it waits without
+    /// True if the client uses its default protocol and timeouts. Otherwise, it waits without
     /// limit.
     pub defaults: bool,
 }
@@ -74,7 +74,7 @@ impl Client {
         }
     }
 
-    /// Starts a script with this client, or explains why that is impossible.
+    /// Starts a script with this client, or returns the reason why that is impossible.
     pub fn start(&self, script: &str, place: &Place) -> Result<Script, String> {
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/server/clients");
         let folder = |name: &str| PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -143,7 +143,7 @@ impl Client {
 pub const RESP: [u8; 2] = [2, 3];
 pub const PYTHONS: [Language; 2] = [Language::Python, Language::PythonWithHiredis];
 
-/// Clients that send only the examples. coredis supports RESP3 only.
+/// Clients that send only the examples. coredis supports only RESP3.
 pub const OTHERS: [(Language, &[u8]); 3] = [
     (Language::NodeRedis, &RESP),
     (Language::Glide, &RESP),

@@ -1,4 +1,4 @@
-//! Generates random histories over small alphabets, so that names coincide often.
+//! Generates random histories with few different names, so that the same names occur often.
 
 use redis_tests::{Rng, rows};
 
@@ -47,7 +47,7 @@ fn point_name(rng: &mut Rng) -> Bytes {
     name.as_bytes().to_vec()
 }
 
-/// Returns a name that usually refers to a point.
+/// Returns a name that refers to a point in most cases.
 fn known_point(rng: &mut Rng, space: &Space) -> Bytes {
     let name = point_name(rng);
     let literal = |p: &&Point| p.pattern.is_none();
@@ -69,7 +69,7 @@ fn taste<'a>(fields: &'a [&'static str], fills: &'a [Fill]) -> Taste<'a> {
     }
 }
 
-/// Returns an expression, usually without unknown points, which would make the command fail.
+/// Returns an expression, in most cases without unknown points, which would make the command fail.
 fn condition(rng: &mut Rng) -> (Expression, Bytes) {
     let fields = match rng.below(10) {
         0 => &FIELDS[..],
@@ -117,7 +117,7 @@ fn point(rng: &mut Rng) -> Point {
         pattern = None;
         known = Vec::new();
     } else if pattern.is_none() {
-        // `o-x|*` is not a regex, so that name cannot be used for a point.
+        // `o-x|*` is not a regex, so this name cannot be used for a point.
         name = b"all".to_vec();
     }
     let fields = if rng.chance(30) { &FIELDS[..9] } else { &[] };
@@ -276,7 +276,7 @@ fn load(rng: &mut Rng) -> Command {
     let mut pairs: Vec<(Bytes, Vec<Bytes>)> = Vec::new();
     for _ in 0..rng.below(6) {
         let id = id(rng, kind);
-        // The contract does not define what a repeated id means.
+        // The documentation does not define the meaning of a repeated id.
         if pairs.iter().all(|(other, _)| *other != id) {
             pairs.push((id, tags(rng, 0)));
         }

@@ -1,4 +1,4 @@
-//! Lines, and the fields that the module must read in them.
+//! Lines, and their fields as the module must read them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ impl Format {
     }
 }
 
-/// A line of a batch. The model stores the fields of its JSON instead of parsing it.
+/// A line of a batch. The model stores the JSON fields of the line and does not parse them.
 #[derive(Clone, Debug)]
 pub struct Line {
     pub text: Bytes,
@@ -34,7 +34,7 @@ pub struct Capture {
     pub line: Bytes,
     pub fields: BTreeMap<&'static str, Bytes>,
     pub is_json: bool,
-    /// Id for record tags, if the line has one.
+    /// The id for record tags, if the line has one.
     pub record: Option<Bytes>,
 }
 
@@ -43,7 +43,7 @@ pub const STANDARD: [&str; 11] = rows![
     "filename";
 ];
 
-/// Returns the field's own name for an alias.
+/// Returns the name of the field for an alias.
 pub fn canonical(name: &str) -> &str {
     match name {
         "original" => "url",
@@ -55,7 +55,7 @@ pub fn canonical(name: &str) -> &str {
 }
 
 impl Capture {
-    /// Returns the value of a field; `None` if lines of this kind have no such field.
+    /// Returns the value of a field. Returns `None` if lines of this kind have no such field.
     pub fn get(&self, name: &str) -> Option<Bytes> {
         let name = canonical(name);
         if let Some(value) = self.fields.get(name) {
@@ -153,7 +153,7 @@ pub const VALUES: [&str; 16] = [
     "(a|b)",
 ];
 
-/// Returns the column of a standard line that a field name means.
+/// Returns the column of a standard line for a field name.
 fn column(rng: &mut Rng, name: &str) -> &'static str {
     match name {
         "urlkey" => *rng.pick(&KEYS),
@@ -243,7 +243,7 @@ fn cdxj(rng: &mut Rng) -> Line {
     }
 }
 
-/// Returns a random line, usually of this format.
+/// Returns a random line, in most cases of this format.
 pub fn random_line(rng: &mut Rng, format: Format, bad: u64) -> Line {
     let plain = |text: &str| Line {
         text: text.as_bytes().to_vec(),

@@ -92,8 +92,8 @@ fn loaded(edges: &mut Edges, pairs: &[(Bytes, Vec<Bytes>)]) {
 }
 
 impl Command {
-    /// Returns the arguments of the command for the tag space at this key. For a listing, these are
-    /// the first ones.
+    /// Returns the arguments of the command for the tag space at this key. For a listing, returns
+    /// the arguments of the first page.
     pub fn words(&self, key: &str) -> Vec<Bytes> {
         let of = |name: &str, rest: &[&[u8]]| {
             let first = [format!("TAGS.{name}").into_bytes(), key.as_bytes().to_vec()];
@@ -164,8 +164,8 @@ impl Command {
         }
     }
 
-    /// Applies the command and compares the reply with the expected one. The reply of a listing is
-    /// all of its pages together.
+    /// Applies the command and compares the reply with the expected one. For a listing, the reply
+    /// consists of all pages together.
     pub fn follow(&self, space: &mut Space, reply: &Reply) -> Verdict {
         let existed = space.exists();
         match self {
@@ -390,7 +390,7 @@ fn is_in_a_cycle(space: &Space, start: &Bytes) -> bool {
 fn filtered(call: &Call, space: &Space, reply: &Reply) -> Verdict {
     let expected = call.expected(space);
     if !space.exists() {
-        // No line is shown. The contract does not define which lines are reported as bad.
+        // No line is shown. The documentation does not define which lines are reported as bad.
         let nothing = Call {
             lines: call.lines.clone(),
             ..call.clone()

@@ -1,10 +1,10 @@
-//! Expressions as trees: written as text for the server, evaluated here.
+//! Expressions as trees. They are written as text for the server, and evaluated here.
 
 use redis_tests::Rng;
 
 use crate::model::pattern::{Bytes, Fill, Node, Pattern};
 
-/// A text with parts that may come from a point's name.
+/// A text, of which parts may come from the name of a point.
 #[derive(Clone, Debug)]
 pub struct Text(pub Vec<Piece>);
 
@@ -29,7 +29,8 @@ impl Text {
             .map(|pieces| pieces.concat())
     }
 
-    /// Returns its spelling in a template or a point: `$` is doubled, groups are `$1` or `${1}`.
+    /// Returns the text as written in a template or a point: `$` is doubled, and groups are `$1` or
+    /// `${1}`.
     pub fn template(&self) -> Bytes {
         let mut out = Vec::new();
         for (n, piece) in self.0.iter().enumerate() {
@@ -252,7 +253,7 @@ impl Writer<'_> {
             Is(field, value) => [field.as_bytes(), b"=", &self.value(value)].concat(),
             Has(field, value) => [field.as_bytes(), b"*=", &self.value(value)].concat(),
             Finds(field, pattern) => {
-                // In a regex, a dollar sign belongs to the regex, also in a point.
+                // In a regex, a dollar sign belongs to the regex, even in a point.
                 let pieces = pattern.0.iter().map(|node| match node {
                     Node::Fill(what) => reference(what, None),
                     other => Pattern(vec![other.clone()]).regex(),
@@ -273,7 +274,7 @@ impl Writer<'_> {
         self.written(text, VALUE)
     }
 
-    /// Formats a text without quotes if it contains none of these bytes, otherwise with quotes.
+    /// Formats a text, with quotes only if it contains one of these bytes.
     fn written(&mut self, text: &Text, signs: &[u8]) -> Bytes {
         let bytes = if self.point {
             text.template()
@@ -290,7 +291,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Formats bytes without quotes if `plain` is not empty and has none of these characters,
+    /// Formats bytes without quotes if `plain` is true and they contain none of these characters;
     /// otherwise with quotes.
     fn quoted(&mut self, bytes: &[u8], plain: &[u8], signs: &[u8]) -> Bytes {
         let is_sign = |b: &u8| signs.contains(b) || b.is_ascii_whitespace();

@@ -50,14 +50,14 @@ impl Spec {
             }
             (Value::Tags(_), _) | (_, Dialect::Ia | Dialect::Pywb) => (),
             _ if self.field.is_none() || ["=", "!=", "!~"].contains(&self.signs) => {
-                // The specification's table only says that this is an error.
+                // According to the table of the specification, this is an error.
                 codes.insert("");
             }
             _ => (),
         }
     }
 
-    /// Returns the field that a line must have, if any.
+    /// Returns the field that a line must have, if there is one.
     fn needs(&self, dialect: Dialect) -> Option<&'static str> {
         let by_field = dialect == Dialect::Outback && matches!(self.value, Value::Pattern(_));
         self.field.filter(|_| by_field)
@@ -79,7 +79,7 @@ impl Spec {
         };
         let text = pattern.regex();
         let field = self.field.and_then(|field| capture.get(field));
-        // An operator that the dialect does not know is the first character of the text.
+        // If the dialect does not have an operator, the operator is the start of the text.
         let after =
             |sign: u8| Pattern([vec![Node::Literal(vec![sign])], pattern.0.clone()].concat());
         let line = &capture.line;
@@ -161,7 +161,7 @@ pub struct Call {
 pub enum Expected {
     Reply(Reply),
     Error(Codes),
-    /// An error with this start.
+    /// An error that starts with this text.
     Line(String),
 }
 
@@ -193,7 +193,7 @@ impl Call {
         fields
     }
 
-    /// Returns the errors that are detected before a line is read.
+    /// Returns the errors that the command detects before it reads a line.
     fn refused(&self, space: &Space, codes: &mut Codes) -> Vec<Clear> {
         for spec in &self.specs {
             spec.check(self.dialect, codes);
@@ -324,7 +324,7 @@ impl Call {
             let name = ["OUTBACK", "IA", "PYWB"][self.dialect as usize];
             say("DIALECT", name.into());
         }
-        // Uses one option with several values, or one option for each value.
+        // Use one option with several values, or one option for each value.
         let together = self.lines.len().is_multiple_of(2);
         for (n, spec) in self.specs.iter().enumerate() {
             if n == 0 || !together {
@@ -359,7 +359,7 @@ impl Call {
                 0 => b"\r\n",
                 _ => b"\n",
             };
-            // Without its line feed, an empty last line is not a line.
+            // An empty last line without a line feed is not a line.
             let mut blob: Bytes = lines.flat_map(|line| [&line[..], end].concat()).collect();
             if self.lines.last().is_some_and(|line| !line.text.is_empty())
                 && self.skip.is_multiple_of(2)

@@ -29,7 +29,7 @@ pub enum Node {
     Fill(Fill),
 }
 
-/// Spans that the groups matched; the first is the whole match.
+/// The ranges that the groups matched. The first is the whole match.
 pub type Captures = Vec<Option<(usize, usize)>>;
 
 #[derive(Clone, Debug)]
@@ -59,7 +59,7 @@ impl Pattern {
         Pattern(nodes)
     }
 
-    /// Returns the names of the groups; `None` for groups without a name.
+    /// Returns the names of the groups. Groups without a name are `None`.
     pub fn groups(&self) -> Vec<Option<&'static str>> {
         fn walk(nodes: &[Node], into: &mut Vec<Option<&'static str>>) {
             for node in nodes {
@@ -78,14 +78,14 @@ impl Pattern {
         all
     }
 
-    /// Formats the pattern as a regex. Inserted texts are written as references, like in a point.
+    /// Formats the pattern as a regex. Writes inserted texts as references, as in a point.
     pub fn regex(&self) -> Bytes {
         let mut out = Vec::new();
         write(&self.0, &mut out);
         out
     }
 
-    /// Returns the pattern with the texts inserted; `None` if one is missing.
+    /// Returns the pattern with the texts inserted. Returns `None` if a text is missing.
     pub fn filled(&self, fill: &dyn Fn(&Fill) -> Option<Bytes>) -> Option<Pattern> {
         let nodes = self.0.iter().map(|node| match node {
             Node::Fill(what) => fill(what).map(Node::Literal),
@@ -233,7 +233,7 @@ fn write(nodes: &[Node], out: &mut Bytes) {
                     ),
                 }
             }
-            // Only points have inserted texts, and they format their regexes part by part.
+            // Only points have inserted texts. They format their regexes part by part.
             Node::Fill(_) => panic!("nothing to fill in here"),
         }
     }

@@ -1,4 +1,4 @@
-//! Tests of the model itself, for mistakes that comparisons would not reveal.
+//! Tests the model itself, for mistakes that comparisons with the server would not show.
 
 use crate::model::pattern::{Fill, Node, Pattern, captured};
 
@@ -30,7 +30,7 @@ fn patterns_match_as_a_regex_does() {
     );
     assert!(pattern.full(text).is_none());
     assert!(!pattern.starts(text) && pattern.starts(b"a.x"));
-    // Greedy first, then backtracking.
+    // A greedy match first, then backtracking.
     let greedy = Pattern(vec![
         Node::Group(1, None, vec![vec![star]]),
         Node::Literal(b"a".to_vec()),

@@ -57,7 +57,7 @@ pub enum Clear {
     Or(Vec<Clear>),
 }
 
-/// Codes of errors, any of which is accepted.
+/// Code words of errors. Any of them is valid.
 pub type Codes = BTreeSet<&'static str>;
 
 #[derive(Clone, Debug, Default)]
@@ -117,7 +117,7 @@ impl Space {
         all
     }
 
-    /// Returns the tags of a record by its id, and by its id with the base name of its file.
+    /// Returns the tags of a record under its id, and under its id with the base name of its file.
     fn of_record(&self, id: &[u8]) -> Tags {
         let mut tags = self.own(Kind::Record, id);
         let mut parts: Vec<&[u8]> = id.split(|b| *b == b' ').collect();
@@ -128,7 +128,7 @@ impl Space {
         tags
     }
 
-    /// Returns the tags of a file by its name and by its base name.
+    /// Returns the tags of a file under its name, and under its base name.
     fn of_file(&self, name: &[u8]) -> Tags {
         let base = name.rsplit(|b| *b == b'/').next().unwrap_or_default();
         let mut tags = self.own(Kind::File, name);
@@ -203,7 +203,7 @@ impl Space {
         }
     }
 
-    /// Returns every tag that an edge in place names.
+    /// Returns every tag that occurs in an edge of an active copy.
     pub fn named(&self) -> Tags {
         let mut all: Tags = self
             .edges
@@ -214,7 +214,7 @@ impl Space {
         all
     }
 
-    /// Finds the point that a name refers to, and the texts of its groups.
+    /// Finds the point to which a name refers, and the texts of its groups.
     fn resolve(&self, name: &[u8]) -> Option<(&Point, BTreeMap<String, Bytes>)> {
         if let Some(point) = self
             .points
@@ -242,7 +242,7 @@ impl Space {
         })
     }
 
-    /// Returns the name of the point that a name refers to, or the error codes if there is none.
+    /// Returns the name of the point to which a name refers, or the error codes if there is none.
     pub fn meant(&self, name: &[u8]) -> Result<Bytes, Codes> {
         if let Some(point) = self.points.iter().find(|p| p.name == name) {
             return Ok(point.name.clone());
@@ -281,7 +281,7 @@ impl Space {
             return None;
         };
         if name.len() > POINT_NAME_BYTES {
-            // The name is too long, whatever else is wrong with it.
+            // The name is too long. Other problems do not matter then.
             codes.insert("NOPOINT");
         }
         above.push(name.to_vec());

@@ -6,9 +6,9 @@ type Words = Vec<Vec<u8>>;
 
 /// Random commands.
 pub trait Load {
-    /// Returns the next command, for the cluster and for the oracle.
+    /// Returns the next command, for the cluster and for the reference server.
     fn next(&mut self) -> [Words; 2];
-    /// Processes the two replies, which were equal.
+    /// Processes the two replies, which are equal.
     fn answered(&mut self, _: [&Reply; 2]) {}
 }
 
@@ -80,7 +80,7 @@ pub struct Frontier {
     prefix: &'static str,
     rng: Rng,
     now: i64,
-    /// Current leases of the cluster and of the oracle, whose tokens differ.
+    /// Current leases of the cluster and of the reference server. Their tokens differ.
     held: Vec<[Lease; 2]>,
     takes: bool,
 }
@@ -100,7 +100,7 @@ impl Frontier {
 
 impl Load for Frontier {
     fn next(&mut self) -> [Words; 2] {
-        // Times are unique, so that the order of groups is certain.
+        // Times are unique, so the order of groups is certain.
         self.now += 10 + self.rng.below(50) as i64;
         let (p, now) = (self.prefix, self.now);
         let rng = &mut self.rng;

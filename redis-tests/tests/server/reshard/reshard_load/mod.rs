@@ -1,5 +1,5 @@
 //! Load on indexes and frontiers whose slots move key by key. Every reply is compared with that of
-//! an oracle: a separate server that gets the same commands and where nothing moves.
+//! a reference server, which gets the same commands, but moves no slots.
 
 mod load;
 
@@ -17,14 +17,14 @@ use load::{Frontier, Index, Load};
 const INDEXES: [&str; 2] = ["{index-1}:", "{index-2}:"];
 const FRONTIERS: [&str; 2] = ["{frontier-1}:", "{frontier-2}:"];
 
-/// Time that a command may be refused before the test fails.
+/// Maximum time for which a command may be refused before the test fails.
 const REFUSED: Duration = Duration::from_secs(60);
 
 /// The state that all threads share.
 struct Progress {
-    /// Replies that were compared and equal.
+    /// Number of replies that were compared and equal.
     answers: AtomicU64,
-    /// Replies that redirected a client or told it to try again later.
+    /// Number of replies that redirected a client or asked it to try again later.
     refusals: AtomicU64,
     over: AtomicBool,
 }
@@ -34,7 +34,7 @@ impl Progress {
         self.answers.load(Relaxed) + self.refusals.load(Relaxed)
     }
 
-    /// Waits until a number is reached, or a thread has failed.
+    /// Waits until a number is reached or a thread has failed.
     fn wait(&self, what: &str, reached: impl Fn() -> bool) {
         until_some(what, || {
             (reached() || self.over.load(Relaxed)).then_some(())
@@ -42,7 +42,7 @@ impl Progress {
     }
 }
 
-/// Ends all threads when one of them fails.
+/// Ends all threads if one of them fails.
 struct EndsAll<'a>(&'a Progress);
 
 impl Drop for EndsAll<'_> {
@@ -51,7 +51,7 @@ impl Drop for EndsAll<'_> {
     }
 }
 
-/// A refusal instead of a reply.
+/// A refusal.
 enum Refused {
     Later,
     Moved(u16),
@@ -85,7 +85,7 @@ impl Routed<'_> {
         self.wires.entry(port).or_insert_with(connect)
     }
 
-    /// Returns the reply, and true if the command was refused before; in this case, a job may
+    /// Returns the reply, and true if the command was refused before. In this case, a job may
     /// already have done a part of its work.
     fn call(&mut self, words: &[Vec<u8>]) -> (Reply, bool) {
         let start = Instant::now();
@@ -164,7 +164,7 @@ fn steady(reply: &Reply) -> Reply {
     }
 }
 
-/// Commands whose reply counts their own changes, and not the final state.
+/// Commands whose reply counts their own changes and does not describe the final state.
 const COUNT_THEIR_OWN: [&[u8]; 6] = [
     b"CHG.DROP",
     b"CHG.MOVE",
@@ -174,7 +174,7 @@ const COUNT_THEIR_OWN: [&[u8]; 6] = [
     b"DEDUPE.REPAIR",
 ];
 
-/// Runs random commands on the cluster, each until it gets a reply, and on the oracle.
+/// Runs random commands on the cluster, each until it gets a reply, and on the reference server.
 fn compare(mut load: impl Load, mut cluster: Routed<'_>, oracle: &Server) {
     let progress = cluster.progress;
     let _end = EndsAll(progress);
@@ -203,7 +203,7 @@ struct Fact {
     right: Reply,
 }
 
-/// Queries one node for facts whose keys may or may not be there, with and without `ASKING`.
+/// Queries one node for facts, with and without `ASKING`. The node may or may not have their keys.
 fn probe(node: &Server, facts: &[Fact], progress: &Progress, mut rng: Rng) {
     let _end = EndsAll(progress);
     let mut c = node.wire3();
@@ -227,7 +227,7 @@ fn probe(node: &Server, facts: &[Fact], progress: &Progress, mut rng: Rng) {
     }
 }
 
-/// Creates the data of the facts with `call`; returns the facts with their correct replies.
+/// Creates the data of the facts with `call`. Returns the facts with their correct replies.
 fn facts(mut call: impl FnMut(&[Vec<u8>]) -> Reply) -> Vec<Fact> {
     let words = |line: String| -> Vec<Vec<u8>> { line.split(' ').map(Word::word).collect() };
     let mut facts = Vec::new();
@@ -274,7 +274,7 @@ fn facts(mut call: impl FnMut(&[Vec<u8>]) -> Reply) -> Vec<Fact> {
     facts
 }
 
-/// Moves the slot of a prefix to another node: as a whole, or key by key in any order.
+/// Moves the slot of a prefix to another node: as a whole, or key by key in random order.
 fn move_slot(cluster: &Cluster, prefix: &str, progress: &Progress, rng: &mut Rng, whole: bool) {
     let from = cluster.owner(prefix);
     let others = cluster.nodes().iter();
@@ -295,7 +295,7 @@ fn move_slot(cluster: &Cluster, prefix: &str, progress: &Progress, rng: &mut Rng
         }
         rng.shuffle(&mut keys);
         for key in &keys {
-            // A key that already exists there would stop the move with an error.
+            // A key that already exists on the target would stop the move with an error.
             ok!(c, "MIGRATE", "127.0.0.1", to.port(), key.bytes(), 0, 60_000);
             let seen = progress.seen() + rng.below(8);
             progress.wait("a client asks", || progress.seen() >= seen);
@@ -353,7 +353,7 @@ pub fn run(test: &str) {
         }
         for n in 1..=reshards {
             let prefix = *rng.pick(&all);
-            // On servers that support it, every other slot moves as a whole.
+            // If the servers support it, every second slot moves as a whole.
             let whole = moves_whole && n % 2 == 0;
             move_slot(&cluster, prefix, &progress, &mut rng, whole);
             let enough = answers * n / reshards;
@@ -367,8 +367,8 @@ pub fn run(test: &str) {
         for c in [&mut c, &mut same] {
             ok!(c, "DEDUPE.UNPACK", p);
         }
-        // Claims have a deadline, a commit that is started again gets another number, and the
-        // prefix key exists in a cluster only.
+        // Claims have deadlines, a commit that starts again gets another number, and the prefix key
+        // exists only in a cluster.
         let own = [
             &b"}:claims"[..],
             b"}:commits",
