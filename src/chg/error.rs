@@ -47,22 +47,22 @@ impl fmt::Display for Error {
             Error::Argument(text) => write!(f, "ERR {text}"),
             Error::NoChg(chg) => write!(
                 f,
-                "NOCHG group '{}' is not in this frontier; CHG.ADD or CHG.ADDURI makes it known",
+                "NOCHG group '{}' is not in this frontier; CHG.ADD or CHG.ADDURI adds it",
                 Shown(chg)
             ),
             Error::Stale(chg, token) => write!(
                 f,
-                "STALE invalid token {token}: its lease of group '{}' ran out or was released before; nothing was changed",
+                "STALE invalid token {token}: its lease of group '{}' expired or was released before; nothing was changed",
                 Shown(chg)
             ),
             Error::OldSequence { writer, n, last } => write!(
                 f,
-                "STALE sequence number {n} of writer '{}' is older than its last, {last}; nothing was changed",
+                "STALE sequence number {n} of writer '{}' is lower than the writer's last number, {last}; nothing was changed",
                 Shown(writer)
             ),
             Error::Leased(chg, deadline) => write!(
                 f,
-                "LEASED group '{}' is being fetched from, until {deadline} at the latest; release it first, or try again then",
+                "LEASED a worker fetches from group '{}', until {deadline} at the latest; release the lease first, or try again then",
                 Shown(chg)
             ),
             Error::Busy => f.write_str(

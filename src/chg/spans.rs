@@ -78,7 +78,7 @@ impl<'a> Shape<'a> for Time {
             return Ok(time);
         }
         Err(args.wrong(&format!(
-            "ERR {name} {time} is more than ten years off; times are in milliseconds since 1970, and now is {now}"
+            "ERR {name} {time} is more than ten years from now; times are in milliseconds since 1970, and now is {now}"
         )))
     }
 }

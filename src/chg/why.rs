@@ -110,7 +110,7 @@ impl<K: Store> Frontier<K> {
             && !group.stands_beside_leases()
         {
             let why = if deadline <= now {
-                "its lease ran out; the next CHG.NEXT or CHG.SWEEP takes it back".to_string()
+                "its lease expired; the next CHG.NEXT or CHG.SWEEP ends the lease".to_string()
             } else if group.holds.is_empty() {
                 format!("a plain client fetches from it, until {deadline} at the latest")
             } else {
@@ -132,9 +132,9 @@ impl<K: Store> Frontier<K> {
         }
         if group.options.paused || all {
             let why = if all {
-                "the whole frontier is paused; CHG.RESUME ends that"
+                "the whole frontier is paused; CHG.RESUME resumes it"
             } else {
-                "it is paused; CHG.RESUME ends that"
+                "it is paused; CHG.RESUME resumes it"
             };
             return Ok(("paused", due, why.to_string()));
         }

@@ -298,7 +298,7 @@ fn next_of_a_group_leases_that_one_and_only_if_it_is_due() {
     assert_eq!(
         lease(f.ok("NEXT GROUP c")).n,
         c.deadline,
-        "its lease ran out"
+        "its lease expired"
     );
     f.release(&b, "DELAY 1000");
     assert!(f.ok("NEXT GROUP b").is_nil(), "its pause runs");

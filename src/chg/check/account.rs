@@ -148,7 +148,11 @@ impl Check {
         let kept = frontier.keys.uris_key(ks, id);
         let hidden = !loaded.group.keeps && ks.keeps_uris(&kept)?;
         if hidden {
-            self.problem(|| format!("group '{shown}' has kept URIs, but its hash does not say so"));
+            self.problem(|| {
+                format!(
+                    "group '{shown}' has kept URIs, but the state in its hash does not record them"
+                )
+            });
         }
         let wrong = right != found || hidden;
         // If a group changed during the check, use the count that it had when the check began, plus
@@ -364,7 +368,7 @@ mod tests {
                 let check = check(repairs, 1);
                 run(&mut ks, &mut frontier, check, |_, _, _| {}).1
             };
-            let text = "group 'host' has kept URIs, but its hash does not say so";
+            let text = "group 'host' has kept URIs, but the state in its hash does not record them";
             let problems = Reply::Array(vec![Reply::bulk(text)]);
             assert_eq!(field(&look(false), "problems"), problems);
             let report = look(true);

@@ -34,7 +34,7 @@ impl Check {
         let shown = Shown(&loaded.id);
         if group.is_idle() {
             if group.ours && waits {
-                self.problem(|| format!("group '{shown}' waits, but has nothing queued"));
+                self.problem(|| format!("group '{shown}' is in chg_wait, but has no queued URIs"));
                 if self.repairs {
                     frontier.queues.leave_wait(ks, &loaded.id)?;
                     self.mended += 1;
