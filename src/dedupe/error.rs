@@ -65,7 +65,7 @@ impl fmt::Display for Error {
             Error::Argument(text) => write!(f, "ERR {text}"),
             Error::NoCrawl(crawl) => write!(
                 f,
-                "NOCRAWL crawl '{}' is not in this index; DEDUPE.CRAWLS lists those that are",
+                "NOCRAWL crawl '{}' is not in this index; DEDUPE.CRAWLS lists the crawls of the index",
                 Shown(crawl)
             ),
             Error::BadCrawl(crawl) => write!(
@@ -86,7 +86,7 @@ impl fmt::Display for Error {
             ),
             Error::Committed(crawl) => write!(
                 f,
-                "COMMITTED crawl '{}' is committed and has nothing new to cancel; DEDUPE.REMOVE removes a committed crawl",
+                "COMMITTED crawl '{}' is committed and has no uncommitted records to cancel; DEDUPE.REMOVE removes a committed crawl",
                 Shown(crawl)
             ),
             Error::Uncommitted(crawl) => write!(
@@ -96,7 +96,7 @@ impl fmt::Display for Error {
             ),
             Error::Canceled(crawl) => write!(
                 f,
-                "CANCELED crawl '{}' was canceled meanwhile",
+                "CANCELED crawl '{}' was canceled while this command was running or waiting",
                 Shown(crawl)
             ),
             Error::Removing(crawl) => write!(

@@ -173,6 +173,10 @@ impl<K: Store> Walk<K> {
 }
 
 /// Returns all crawls that are in any of these sets, sorted.
+///
+/// # Errors
+///
+/// `WRONGTYPE` if a key holds another type; errors of the server.
 pub(super) async fn crawls_in<K: Store>(
     lent: &Lent<K>,
     sets: &[Pick<K::Name>],

@@ -63,7 +63,7 @@ fn replayed<K: Store>(
     match parse_numbers(value.as_ref())[..] {
         [n, reply] if n == seq.n => Ok(Some(reply)),
         [n, _] if n > seq.n => Err(Error::Stale(format!(
-            "sequence number {} of writer '{}' is older than its last, {n}; nothing was changed",
+            "sequence number {} of writer '{}' is lower than the writer's last number, {n}; nothing was changed",
             seq.n,
             Shown(seq.writer)
         ))),

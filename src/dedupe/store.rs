@@ -41,6 +41,10 @@ pub trait Store: Keyspace + 'static {
     fn change_packed(&mut self, key: &Self::Name, op: &Op<'_>) -> Result<bool>;
 
     /// Copies a record from the hash `records` into the packed index. The hash stays unchanged.
+    ///
+    /// # Errors
+    ///
+    /// `WRONGTYPE` if a key holds another type; errors of the server.
     fn take_packed(
         &mut self,
         key: &Self::Name,

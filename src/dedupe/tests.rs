@@ -1113,7 +1113,7 @@ proptest! {
         let mut worlds = Storage::ALL.map(|storage| World::new(repeat_every, storage));
         for op in &ops {
             let (dies, moves) = match op {
-                // Interrupted operations may take another commit number.
+                // An interrupted operation may take another commit number.
                 Op::Crash { op, .. } => (true, matches!(**op, Op::Move { .. })),
                 Op::Abandon { .. } | Op::PlainCommit { .. } => (true, false),
                 op => (false, matches!(op, Op::Move { .. })),

@@ -1,8 +1,8 @@
 //! Restores a continued crawl to the state of its last commit.
 //!
 //! `h:<crawl>:baseline` stores that state: `baseline.<count>`, `hashes`, `wacz` (length of the WACZ
-//! list), and `commits`. Later changes that cannot be derived from the counts are saved there when
-//! they first happen:
+//! list), and `commits`. For later changes that cannot be derived from the counts, it also stores
+//! the values before their first change:
 //!
 //! - `undo.wacz.<i>`: the old list element
 //! - `undo.dep.<crawl>`: the old number of revisits (empty: no dependency yet, `0`: a dependency
@@ -12,7 +12,7 @@
 //! - `undo.member.<length of uuid>:<uuid><reference>`: a new member of an existing set
 //!
 //! A commit renames `undo.` to `merging-undo.`, and saves its own counts as `merging.`. When the
-//! commit ends, both are deleted.
+//! commit ends, it deletes both.
 
 use crawlspace_host::text::parse_unsigned;
 
@@ -51,7 +51,7 @@ pub fn save_for_undo<K: Store>(
     Ok(())
 }
 
-/// Starts a commit. All changes so far belong to this commit, and later changes to the next.
+/// Starts a commit. All earlier changes belong to this commit, and all later changes to the next.
 pub fn begin_baseline<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
     let baseline = index.crawls.key(ks, crawl, CrawlKey::Baseline);
     let counts_key = index.crawls.key(ks, crawl, CrawlKey::Counts);
@@ -156,7 +156,7 @@ pub fn restore_baseline<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]
         }
         ks.list_trim(&waczs, files)?;
     }
-    // `merging-undo.` has older values than `undo.`, so it is restored last.
+    // `merging-undo.` has older values than `undo.`, so restore it last.
     for generation in [&b"undo."[..], b"merging-undo."] {
         for (field, was) in fields.iter() {
             let Some(what) = field.strip_prefix(generation) else {
@@ -238,9 +238,9 @@ fn has_committed_file<K: Store>(
 }
 
 /// Removes the name of a deleted file from `src:d`, unless another committed crawl has a finished
-/// file with that name, which may be the same file. The files of other crawls are only searched if
-/// several crawls share the name (which is rare), or if no commit of this crawl can have added it
-/// (`is_ours` is false).
+/// file with that name, which may be the same file. Searches the files of other crawls only if
+/// several crawls share the name (which is rare), or if no commit of this crawl can have added the
+/// name (`is_ours` is false).
 pub fn drop_finished<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -280,9 +280,9 @@ pub fn file_before<K: Store>(ks: &mut K, baseline: &K::Name, i: u64) -> Result<O
     Ok(None)
 }
 
-/// Makes the current state of a committed crawl its baseline, before it is continued. Writes by
-/// plain clients since the last commit are already counted in `allcounts`, and a cancel must keep
-/// them.
+/// Makes the current state of a committed crawl its baseline, before it is continued. `allcounts`
+/// already includes writes by plain clients since the last commit, and a cancel must keep these
+/// writes.
 pub fn rebase<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
     let [baseline, counts_key, waczs] = [CrawlKey::Baseline, CrawlKey::Counts, CrawlKey::Waczs]
         .map(|key| index.crawls.key(ks, crawl, key));

@@ -1,12 +1,12 @@
 //! The URL index: finds the captures of a URL without reading all records.
 //!
 //! `h:<crawl>:urls` is a sorted set of the crawl's hashes. The score of each hash combines a
-//! fingerprint of the URL of its record with the minute of its date. So the candidates for a URL
-//! are adjacent, newest first; a lookup then compares the URLs and dates of their records. The
+//! fingerprint of the URL of its record with the minute of its date. Therefore the candidates for a
+//! URL are adjacent, newest first. A lookup then compares the URLs and dates of their records. The
 //! field `urls` of `crawlspace` enables the URL index; without it no key is written or read.
 //!
 //! Version 0.1.0 used positive scores of the URL alone, and new scores are negative. A set may
-//! contain both until the URL index is switched on again.
+//! contain both kinds until the URL index is switched on again.
 
 pub use crawlspace_compact::limits::dedupe::{CAPTURES, MAX_CAPTURES};
 use std::cmp::Reverse;
@@ -30,10 +30,10 @@ use super::record::{Record, Room};
 use super::store::{Store, Stored};
 use super::wacz;
 
-/// Number of hashes of a URL that are read at a time.
+/// Number of hashes of a URL to read at a time.
 const AT_ONCE: u64 = if cfg!(test) { 2 } else { 32 };
 
-/// Returns the URL as records of this profile contain it.
+/// Returns the URL in the form in which records of this profile contain it.
 fn stored_url(url: &[u8], profile: Profile) -> Vec<u8> {
     let (wacz_index, date, size) = (0, &b""[..], 0);
     let given = Record {
@@ -89,7 +89,8 @@ fn is_unseen<K: Store>(
     Ok(!commits.is_recorded(index, ks, crawl, digest)?)
 }
 
-/// Returns a crawl's record of a hash if it is visible to the caller, whose crawl is `own`.
+/// Returns a crawl's record of a hash, if it is visible to the caller. `own` is the crawl of the
+/// caller.
 fn seen_record<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -112,7 +113,8 @@ fn seen_record<K: Store>(
     }
 }
 
-/// The hashes of a crawl with the scores of a URL. Valid for one slice, in which the set does not change.
+/// The hashes of a crawl with the scores of a URL. Valid for one slice, during which the set does
+/// not change.
 struct Candidates<N> {
     key: N,
     scores: RangeInclusive<f64>,
@@ -122,7 +124,7 @@ struct Candidates<N> {
 }
 
 impl<N: Clone + AsRef<[u8]>> Candidates<N> {
-    /// Starts after the hash `last`, which had that score.
+    /// Starts after the hash `last`, which had this score.
     fn behind<K: Store<Name = N>>(
         ks: &mut K,
         key: N,
@@ -230,7 +232,7 @@ pub fn switch<K: Store>(on: bool) -> Job<K> {
         }
         lent.with(|index, ks| {
             if on && index.urls.state() != State::On {
-                // A client may have flushed the database in the meantime.
+                // A client may have flushed the database since the last slice.
                 index.register(ks)?;
                 index.urls.set_state(ks, State::On)?;
             }
@@ -332,7 +334,7 @@ async fn captures<K: Store>(
     {
         let mut last: Option<(f64, Vec<u8>)> = None;
         lent.slices(|index, ks, time| {
-            // The URL index may have been dropped between two slices.
+            // The URL index may have been dropped since the last slice.
             index.urls.require()?;
             if !is_dated && index.urls.state() == State::On {
                 return Ok(true);
@@ -353,7 +355,7 @@ async fn captures<K: Store>(
                 let more = candidates.next(ks, &mut hashes)?;
                 if !hashes.is_empty() && index.places.packed_key().is_some() {
                     // If records are packed, they are in another key. A user who may not read the
-                    // plain key must not see them either.
+                    // plain key must not see the packed records.
                     let records = index.crawls.key(ks, crawl, CrawlKey::Records);
                     ks.hash_len(&records)?;
                 }
@@ -369,7 +371,7 @@ async fn captures<K: Store>(
                         keep(&mut found, asked.limit, place, value);
                     }
                     // Reading one record of a packed index may take as long as reading many plain
-                    // ones.
+                    // records.
                     let is_last = !more && i + 1 == hashes.len();
                     if !is_last && !time() {
                         let score = ks.zset_score(&candidates.key, hash)?;
@@ -389,13 +391,13 @@ async fn captures<K: Store>(
 }
 
 /// Returns the score of the oldest capture that may still be in the reply once the limit is
-/// reached. Captures of the same minute may be newer than it.
+/// reached. Captures of the same minute may be newer than this capture.
 fn last_wanted(found: &Captures, url: &[u8], limit: u64) -> Option<f64> {
     let ((Reverse(oldest), ..), _) = found.last_key_value()?;
     (found.len() as u64 >= limit).then(|| score(url, *oldest))
 }
 
-/// Adds a capture to the newest ones, and keeps at most `limit` of them.
+/// Adds a capture to the newest captures, and keeps at most `limit` of them.
 fn keep(
     found: &mut Captures,
     limit: u64,

@@ -10,9 +10,9 @@ use super::store::Store;
 /// A WACZ file of a crawl, or a placeholder without a size until the file is finished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaczEntry {
-    /// The name of the file, any bytes.
+    /// The name of the file. It may contain any bytes.
     pub filename: Vec<u8>,
-    /// The hash of a finished file as given, if known.
+    /// The hash of a finished file, as the client sent it, if it is known.
     pub hash: Option<Vec<u8>>,
     /// The size of a finished file, in bytes.
     pub size: Option<u64>,
@@ -50,7 +50,7 @@ struct JsonEntry {
     size: Option<u64>,
 }
 
-/// Appends a JSON string. Invalid UTF-8 is copied verbatim, so that nothing is lost.
+/// Appends a JSON string. Copies invalid UTF-8 verbatim, so that no bytes are lost.
 pub fn write_json_string(bytes: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     for &b in bytes {
@@ -64,7 +64,7 @@ pub fn write_json_string(bytes: &[u8], out: &mut Vec<u8>) {
 }
 
 impl WaczEntry {
-    /// Parses a list element; `None` if it is not such a JSON object.
+    /// Parses a list element. Returns `None` if it is not such a JSON object.
     pub fn parse(json: &[u8]) -> Option<WaczEntry> {
         let entry: JsonEntry = serde_json::from_slice(json).ok()?;
         Some(WaczEntry {

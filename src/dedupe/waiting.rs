@@ -2,7 +2,7 @@
 //!
 //! The importer stores them in two hashes per payload hash: `rev:<hash>:c` maps a crawl to its
 //! number of revisits, and `rev:<hash>:s` maps a crawl to their bytes. A commit that adds the
-//! original adds the bytes saved to the counts of these crawls.
+//! original adds the saved bytes to the counts of these crawls.
 
 use crawlspace_host::keyspace::{Batch, KeyType};
 use crawlspace_host::text::parse_signed;
@@ -24,8 +24,8 @@ const WAITING: &[u8] = b"rev:";
 /// this many records takes longer than one step.
 const RECORDS_A_STEP: u64 = 16;
 
-/// Returns true if there may be such revisits for a commit of `records` hashes. If the server has
-/// few keys compared to that, scans their names; otherwise a lookup per hash is cheaper.
+/// Returns true if such revisits may exist for a commit of `records` hashes. If the server has few
+/// keys compared with this number, scans the key names; otherwise one lookup per hash is faster.
 pub(super) async fn may_have_waiting<K: Store>(lent: &Lent<K>, records: u64) -> Result<bool> {
     if !lent.with(|index, ks| was_imported_to(index, ks))? {
         return Ok(false);
@@ -62,15 +62,15 @@ fn was_imported_to<K: Store>(index: &mut Index<K>, ks: &mut K) -> Result<bool> {
             || ks.hash_has(&names.allcounts, counts::UPDATE_PROGRESS)?))
 }
 
-/// Counts the bytes saved by revisits that were waiting for a record of a crawl which is being committed.
+/// Adds the bytes that waiting revisits of a record save, when a crawl with the record is
+/// committed.
 pub(super) fn count_waiting<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
     crawl: &[u8],
     digest: &Digest,
 ) -> Result<()> {
-    // The importer writes a hash as it is in the package, with or without the label of its
-    // algorithm.
+    // The importer writes a hash as in the package, with or without the label of its algorithm.
     for hash in [digest.canonical(), digest.written(index.profile())] {
         let numbers = ks.name(&[index.prefix(), WAITING, hash, b":c"]);
         if !ks.exists(&numbers) {

@@ -154,6 +154,10 @@ impl<K: Store> Claims<K> {
     }
 
     /// Releases one claim. Returns false if there is no claim.
+    ///
+    /// # Errors
+    ///
+    /// `STALE` if another token holds the claim.
     pub fn give_up(&self, ks: &mut K, digest: &Digest, token: u64, now: Millis) -> Result<bool> {
         self.check_token(ks, std::slice::from_ref(digest), token, now)?;
         let is_held = self.on(ks, digest, now)?.is_some();

@@ -78,7 +78,7 @@ impl<K: Store> Visible<K> {
             return Ok(());
         }
         Err(Error::Argument(format!(
-            "crawl '{}' cannot be visible: {MAX_VISIBLE} others are visible while they run, which is the limit of an index",
+            "crawl '{}' cannot be visible: {MAX_VISIBLE} other crawls are visible, which is the maximum of an index; commit or cancel one of them first",
             Shown(crawl)
         )))
     }

@@ -88,7 +88,8 @@ fn permanent_captures_are_listed_once_while_others_change() {
                 .drop(&mut ks, &mut index.crawls, b"a", &digest)
                 .unwrap();
         }
-        // A slice may read just one record, so adding one per slice would never end.
+        // A slice may read only one record, so a test that adds one record per slice would never
+        // end.
         if changes <= 10 {
             add(&mut index, &mut ks, &[changes * 2 + 100]);
         }
@@ -115,7 +116,7 @@ fn slice_ends_with_the_record_that_exceeded_its_time() {
     let (mut index, mut ks) = indexed(&captures);
     let mut job = ask(2);
     let mut slices = 1;
-    // A batch has two hashes in tests.
+    // In tests, a batch has two hashes.
     let reply = loop {
         match job.step(&mut index, &mut ks, &mut || false).unwrap() {
             Step::Done(reply) => break reply,
@@ -166,7 +167,7 @@ fn limit_bounds_the_number_of_records_read() {
         };
         let newest = captures.iter().rev().take(limit as usize).copied();
         assert_eq!(hashes(reply), newest.map(hash).collect::<Vec<_>>());
-        // The time is checked after each record, and after each capture in the reply.
+        // The job checks the time after each record, and after each capture in the reply.
         assert!(read <= most + limit + 2, "{limit}: {read}");
     }
 }

@@ -477,5 +477,5 @@ fn unknown_token_is_not_reported_as_expired() {
     claimed(&claim(&mut c, "a", 1));
     let line = c.err("ADD a TOKEN 999999 @1");
     assert!(line.starts_with("STALE "), "{line}");
-    assert_lacks(line, "ran out");
+    assert_lacks(line, "expired");
 }
