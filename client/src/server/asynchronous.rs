@@ -42,7 +42,7 @@ const MAX_IDLE: usize = 32;
 pub struct AsyncServer(Arc<Exchange<AsyncPool>>);
 
 /// Future of a call, which is sent when it is first polled.
-#[must_use = "nothing is sent before it is awaited"]
+#[must_use = "the call is sent only when the answer is awaited"]
 pub struct Answer<T>(Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>);
 
 impl AsyncServer {

@@ -127,8 +127,8 @@ impl Marks {
             name,
             Code::Sharded,
             format!(
-                "a {doing} of crawl '{crawl}' is running or was interrupted between two shards; {doing} it again \
-                 to finish that first"
+                "a {doing} of crawl '{crawl}' is running or was interrupted between two shards; repeat the \
+                 {doing} to finish it first"
             ),
         ))
     }

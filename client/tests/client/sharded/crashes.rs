@@ -174,7 +174,7 @@ fn opposite_of_an_interrupted_operation_waits_or_wins_without_leftovers() {
                 match call(&many, crawl) {
                     Ok(()) => {}
                     Err(error) if error.code() == Some(Code::Sharded) => {
-                        assert_contains(&error, "to finish that first");
+                        assert_contains(&error, "to finish it first");
                         let _ = (job.living)(&many);
                     }
                     Err(error) => assert!(
