@@ -99,7 +99,7 @@ impl DedupeIndex {
         }
     }
 
-    /// Returns the connection, for commands given as separate arguments.
+    /// Returns the connection, to send commands as separate arguments.
     pub fn wire(&mut self) -> &mut Wire {
         &mut self.wire
     }

@@ -84,7 +84,10 @@ pub fn outcome(mut command: impl BorrowMut<Command>) -> Outcome {
     let output = command.borrow_mut().output().expect("the program starts");
     let text = |bytes| String::from_utf8(bytes).expect("text");
     Outcome {
-        status: output.status.code().expect("it ends by itself"),
+        status: output
+            .status
+            .code()
+            .expect("the program exits without a signal"),
         out: text(output.stdout),
         errors: text(output.stderr),
     }

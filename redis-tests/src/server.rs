@@ -332,7 +332,10 @@ impl Server {
     pub fn kill_under(&mut self, waiting: &mut Wire) {
         self.kill9();
         let reply = waiting.try_recv();
-        assert!(reply.is_err(), "it was over before the kill: {reply:?}");
+        assert!(
+            reply.is_err(),
+            "the command completed before the kill: {reply:?}"
+        );
         self.restart();
     }
 

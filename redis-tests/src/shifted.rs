@@ -78,7 +78,7 @@ impl Shifted {
         assert!(passed < Self::HOUR + 60_000, "{passed} ms");
         shifted.jump(0);
         let is_back = || (server_time(&mut c) - before < Self::HOUR).then_some(());
-        within(SOON, is_back).expect("the clock goes back");
+        within(SOON, is_back).expect("the clock is set back");
         Some(shifted)
     }
 

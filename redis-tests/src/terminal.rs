@@ -33,7 +33,7 @@ pub fn on_terminal(mut command: Command, columns: u16, typed: &str) -> (i32, Str
     drop(command);
     drop(theirs);
     ours.write_all(typed.as_bytes())
-        .expect("it takes what is typed");
+        .expect("the terminal accepts input");
     let mut seen = Vec::new();
     // Linux reports a closed terminal as an error, not as end-of-file.
     let _ = ours.read_to_end(&mut seen);

@@ -71,7 +71,7 @@ fn sorted(lines: impl Iterator<Item = String>) -> Vec<String> {
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
     let written = packed.write_all(bytes).and_then(|()| packed.finish());
-    written.expect("memory takes all bytes")
+    written.expect("writing to memory cannot fail")
 }
 
 /// Builds a ZipNum index: blocks that can be decompressed independently, and the list of blocks.

@@ -22,7 +22,7 @@ pub fn store_in(path: &Path, members: &[(&str, &[u8])]) {
 /// Builds a zip file in memory.
 pub fn store(members: &[(&str, &[u8])]) -> Vec<u8> {
     let mut zip = Vec::new();
-    write(&mut zip, members).expect("memory takes all bytes");
+    write(&mut zip, members).expect("writing to memory cannot fail");
     zip
 }
 

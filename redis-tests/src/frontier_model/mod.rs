@@ -226,7 +226,7 @@ impl FrontierModel {
         self.now
     }
 
-    /// Returns the events so far.
+    /// Returns the counts of events so far.
     pub fn figures(&self) -> Figures {
         self.figures
     }

@@ -61,7 +61,7 @@ impl<'a> Mutator<'a> {
         if is_gzip {
             let mut packed = GzEncoder::new(Vec::new(), flate2::Compression::fast());
             let written = packed.write_all(&input).and_then(|()| packed.finish());
-            written.expect("memory takes all bytes")
+            written.expect("writing to memory cannot fail")
         } else {
             input
         }

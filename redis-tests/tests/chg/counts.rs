@@ -73,7 +73,7 @@ fn numbered_add_counts_once() {
     assert_eq!(
         f.ok(other).ints(),
         [1, 1, 2],
-        "the number decides, not the added URIs"
+        "a retry with the same number changes no count"
     );
     server.snapshot().assert_same(&before, "the same number");
     assert_eq!(f.ok("ADD crawl SEQ writer 7 a 0").ints(), [3]);

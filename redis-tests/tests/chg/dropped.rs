@@ -35,7 +35,7 @@ fn held_lease_cannot_add_links_to_a_dropped_crawl() {
         assert!(is_taken_in(&mut f, "crawl"));
         f.ok("NEXT");
         let marks = f.read(&["EXISTS", "{f}:chg_dropped"]).int();
-        assert_eq!(marks, 0, "a mark goes with its time");
+        assert_eq!(marks, 0, "an expired mark is deleted");
     }
 }
 

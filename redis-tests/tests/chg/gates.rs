@@ -47,7 +47,7 @@ fn uri_for_later_than_the_gate_waits_for_its_own_time() {
     assert_eq!(
         f.wait(),
         [("host".to_owned(), T0 + 2000)],
-        "not before the gate"
+        "the group is not due before its gate opens"
     );
 }
 

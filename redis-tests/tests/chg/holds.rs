@@ -76,7 +76,7 @@ fn block_holds_a_ready_group_a_leased_one_and_one_that_is_added_to() {
     add(&mut f, "leased", 2);
     let lease = f.take("leased");
     f.ok(format!("BLOCK leased UNTIL {until}"));
-    assert_eq!(f.place("leased"), "busy", "its worker keeps it");
+    assert_eq!(f.place("leased"), "busy", "the worker keeps its lease");
     assert_eq!(f.release(&lease, "AT 0 DONE crawl"), until);
     f.add("crawl", "added", T0 + 9000);
     f.ok(format!("BLOCK added UNTIL {until}"));

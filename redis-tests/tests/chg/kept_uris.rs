@@ -100,7 +100,11 @@ fn release_waits_for_the_next_uri_as_well_as_for_the_gate() {
     assert_eq!(f.release(&lease, "DELAY 100 DONE crawl"), T0 + 5000);
     assert_eq!(f.due("host"), Some(T0 + 5000));
     f.add_uri("crawl", "host", T0, 0, "third");
-    assert_eq!(f.due("host"), Some(T0 + 100), "the gate, not before");
+    assert_eq!(
+        f.due("host"),
+        Some(T0 + 100),
+        "the group is not due before its gate opens"
+    );
     f.pass(100);
     assert_eq!(f.take("host").uri.as_deref(), Some("third"));
 }

@@ -316,11 +316,17 @@ fn next_of_a_group_keeps_to_its_shared_gate() {
     }
     let a = f.take("a");
     f.take_none();
-    assert!(f.ok("NEXT GROUP c").is_nil(), "another one has the gate");
+    assert!(
+        f.ok("NEXT GROUP c").is_nil(),
+        "another group of the gate is leased"
+    );
     f.release(&a, "DELAY 1000 DONE crawl");
     f.pass(1000);
     let c = redis_tests::Lease::only(&f.ok("NEXT GROUP c"));
-    assert!(f.ok("NEXT GROUP b").is_nil(), "another one has the gate");
+    assert!(
+        f.ok("NEXT GROUP b").is_nil(),
+        "another group of the gate is leased"
+    );
     f.assert_conserved();
     f.release(&c, "AT 0 DONE crawl");
     f.fetch("b", "AT 0 DONE crawl");

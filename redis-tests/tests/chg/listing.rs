@@ -27,7 +27,7 @@ fn pages(
         }
         between(f);
     }
-    panic!("{line} does not end");
+    panic!("{line} returns too many pages");
 }
 
 fn names(listed: &[Vec<Reply>]) -> Vec<(String, String)> {

@@ -119,7 +119,7 @@ fn model_detects_wrong_replies_and_wrong_keys() {
         }
         let before = stage.model.clone();
         let reply = stage.judge(&words, &mut Log::default());
-        let reply = reply.expect("as the model has it");
+        let reply = reply.expect("the reply matches the model");
         stage.author.note(&step, &reply);
         let is_map = [&b"CHG.WHY"[..], b"CHG.INFO", b"CHG.REPAIR"].contains(&name);
         if name.starts_with(b"CHG.") && !is_map {

@@ -162,7 +162,11 @@ fn dropped_execution_keeps_the_pause_of_a_current_fetch() {
     f.ok("DROP crawl");
     assert_eq!(f.sums(), [0, 0, 0]);
     for chg in ["kept", "counted"] {
-        assert_eq!(f.place(chg), "busy", "{chg}: a worker is still there");
+        assert_eq!(
+            f.place(chg),
+            "busy",
+            "{chg}: a worker still holds the lease"
+        );
     }
     assert_eq!(f.release(&kept, "DELAY 1000 DONE gone"), T0 + 1000);
     assert_eq!(f.release(&counted, "DELAY 1000 DONE crawl"), T0 + 1000);
@@ -230,7 +234,11 @@ fn moved_uris_keep_their_attempts_and_weights() {
     f.ok("NEXT LEASE 100");
     f.pass(100);
     f.take_none();
-    assert_eq!(f.total(), 0, "the second attempt was the last");
+    assert_eq!(
+        f.total(),
+        0,
+        "the URI is given up after its second lease expired"
+    );
 }
 
 #[test]

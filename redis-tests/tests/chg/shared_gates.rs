@@ -134,7 +134,7 @@ fn member_with_a_lease_that_ended_opens_the_gate() {
     f.take_none();
     f.pass(100);
     let mut names = Vec::new();
-    let lease = f.try_take().expect("one of the two");
+    let lease = f.try_take().expect("one of the two groups is leased");
     names.push(lease.chg.clone());
     f.take_none();
     f.release(&lease, "AT 0 DONE crawl");

@@ -157,7 +157,7 @@ fn longest_slice_of_a_large_sweep(rng: &mut Rng) -> i64 {
         .iter()
         .zip(&order)
         .position(|(is, should)| is != should);
-    assert_eq!(first, None, "the first one out of order");
+    assert_eq!(first, None, "position of the first group out of order");
     let slices = server.info_number("slices") - slices;
     assert!(slices >= 50, "only {slices} slices");
     waits.sort();
@@ -278,5 +278,9 @@ fn next_needs_no_sweep_however_many_are_due() {
     let leases = Lease::all(&f.ok("NEXT COUNT 1000"));
     let names: Vec<String> = leases.into_iter().map(|lease| lease.chg).collect();
     assert_eq!(names, order[..1000]);
-    assert_eq!(f.wait().len(), 19_000, "nothing is moved in bulk");
+    assert_eq!(
+        f.wait().len(),
+        19_000,
+        "only the leased groups left chg_wait"
+    );
 }

@@ -286,7 +286,10 @@ impl Beside {
     fn settle(&mut self, hash: u64) {
         for (name, [number, bytes]) in self.waiting.remove(&hash).unwrap_or_default() {
             let saved = [0, 0, number * size_of(hash) - bytes, 0];
-            let crawl = self.crawls.get_mut(&name).expect("it was not removed");
+            let crawl = self
+                .crawls
+                .get_mut(&name)
+                .expect("the crawl was not removed");
             crawl.count(saved);
             if crawl.state == State::Continued {
                 crawl.before.counts = plus(crawl.before.counts, saved);

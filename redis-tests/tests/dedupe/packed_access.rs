@@ -89,7 +89,11 @@ fn a_packed_index_lives_in_one_slot_and_moves_with_it() {
     let mut c = DedupeIndex::of(other, P);
     c.refused("UNPACK", "MOVED");
     cluster.move_slot(P, other);
-    assert_eq!(replies_of(&mut c, P), expected, "on the other node");
+    assert_eq!(
+        replies_of(&mut c, P),
+        expected,
+        "the other node must give the same replies"
+    );
     assert_eq!(c.storage(), "packed");
     assert_eq!(c.change("UNPACK").1, 30);
     assert_eq!(replies_of(&mut c, P), expected);

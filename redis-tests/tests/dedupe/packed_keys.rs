@@ -61,7 +61,10 @@ fn changed_keys_are_notified_and_watched() {
         watcher.plain("MULTI");
         watcher.plain("PING");
         let executed = watcher.plain("EXEC");
-        assert!(executed.is_nil(), "{name} did not disturb WATCH");
+        assert!(
+            executed.is_nil(),
+            "{name} did not make the transaction fail"
+        );
         // Without a change, transactions that watch the keys succeed.
         watcher.plain("WATCH {coll-42}:allhashes {coll-42}:crawlspace");
         c.ok(name);

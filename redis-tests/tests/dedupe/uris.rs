@@ -214,7 +214,7 @@ fn memory_is_counted_and_given_back() {
     let used = server.info_number("used_memory") - before;
     assert!(
         (many - used).abs() < used / 8,
-        "{many} said, {used} measured"
+        "reported {many} bytes, measured {used} bytes"
     );
     assert!(many / 200_000 < 150, "{many} bytes");
     assert_eq!(ok!(c, "COPY", "a", "b"), int(1));

@@ -122,7 +122,11 @@ fn plain_client_that_ends_a_visible_crawl_ends_its_visibility() {
     assert_eq!(c.owners([1]), ["-"]);
     c.plainly(|c| c.plain("DEL p:h:run p:h:run:counts"));
     c.add("run", [2]);
-    assert_eq!(c.owners([1, 2]), ["-", "-"], "another crawl of the same id");
+    assert_eq!(
+        c.owners([1, 2]),
+        ["-", "-"],
+        "the new crawl with this id is not visible"
+    );
 }
 
 #[test]

@@ -178,7 +178,7 @@ fn migrates(family: &Family, order: impl Fn(&str) -> i32) {
     assert_eq!(
         ok!(here, "DBSIZE"),
         int(0),
-        "nothing stays where the slot leaves"
+        "no key stays on the old node of the slot"
     );
     cluster.finish_move(PREFIX, to);
     assert_eq!(first_word(&here.call(&state.words(write))), "MOVED");

@@ -42,7 +42,11 @@ fn redis_py_on_a_cluster_decodes_every_reply_as_documented() {
             examples(client(language, protocol), &place);
         }
     }
-    assert_eq!(place.moved(), 0, "it asked the wrong node");
+    assert_eq!(
+        place.moved(),
+        0,
+        "the client sent a command to the wrong node"
+    );
 }
 
 #[test]
@@ -59,7 +63,11 @@ fn ioredis_on_a_cluster_decodes_every_reply_as_documented() {
     for protocol in RESP {
         examples(node(protocol, true), &place);
     }
-    assert_eq!(place.moved(), 0, "it asked the wrong node");
+    assert_eq!(
+        place.moved(),
+        0,
+        "the client sent a command to the wrong node"
+    );
     // With default settings, a client sends a command to any node and follows the redirect.
     for protocol in RESP {
         examples(node(protocol, false), &place);
@@ -84,7 +92,11 @@ fn other_clients_on_a_cluster_decode_every_reply_as_documented() {
             examples(client(language, protocol), &place);
         }
     }
-    assert_eq!(place.moved(), 0, "it asked the wrong node");
+    assert_eq!(
+        place.moved(),
+        0,
+        "the client sent a command to the wrong node"
+    );
     let untold = Client {
         routed: false,
         ..client(Language::Coredis, 3)
@@ -348,7 +360,7 @@ fn pages() -> Vec<PathBuf> {
 fn promises_a_map(page: &str) -> bool {
     let (_, rest) = page
         .split_once("\n## Reply\n")
-        .expect("a part on the reply");
+        .expect("the page has a section about the reply");
     let reply = rest.split("\n## ").next().unwrap_or_default();
     reply
         .split(|c: char| !c.is_alphanumeric())

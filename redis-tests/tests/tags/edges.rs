@@ -198,7 +198,10 @@ fn cycles_are_refused_and_nothing_is_written() {
         assert_eq!(s.digest(), before, "{line}");
         assert_eq!(s.figure("staged-tag-ids"), 0, "{line}");
     }
-    assert!(s.err("ADD TAG d a").contains("'a'"), "it names the tag");
+    assert!(
+        s.err("ADD TAG d a").contains("'a'"),
+        "the error names the tag"
+    );
     // The edge that would close a cycle may be removed first, even in the same call.
     s.ok("LOAD TAG SET a ''");
     s.ok("ADD TAG d a");

@@ -55,7 +55,7 @@ fn table_of_expressions() {
         "\"a\\\\b\"", "a\\b", true; "\"a\\nb\"", "a\\nb", true; "'!a'", "!a", true; "'(a)'", "(a)", true;
         "'a=b'", "a=b", true; "'@a'", "@a", true; "'coll:{1|2}'", "coll:{1|2}", true;
         "\"status\"=x", "a", false;
-        // Fields, here the name of the WARC file.
+        // Filters on a field, here the name of the WARC file.
         "filename='warc-with a'", "a", true; "filename='warc-with a'", "b", false;
         "filename='warc-with'", "a", false; "filename~^warc-with", "a", true; "filename~a$", "a", true;
         "filename~^a$", "a", false; "filename~\"[xy](b|c)\"", "xc", true;
@@ -268,7 +268,7 @@ fn nesting_is_limited_and_length_too() {
         answers(&mut s, format!("{}a", "!".repeat(n)).as_bytes());
         answers(&mut s, format!("{}a", "!(".repeat(n)).as_bytes());
     }
-    // A long expression need not be deep.
+    // A long expression may have few levels.
     for word in [" | ", " & "] {
         let long = vec!["a"; 100_000].join(word);
         assert!(s.passes(&long, "warc-with a"), "{word}");

@@ -368,7 +368,7 @@ fn collapse_keeps_the_first_of_each_run() {
     assert_eq!(
         index(&mut s, "COLLAPSE filename"),
         [0],
-        "all of them have none"
+        "all lines lack the column"
     );
     // Lines that do not pass the filter do not end a sequence of equal lines.
     assert_eq!(index(&mut s, "FILTER !digest:y COLLAPSE digest"), [0]);

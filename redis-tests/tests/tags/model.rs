@@ -99,7 +99,7 @@ impl Stage {
                 return Reply::Array(all);
             }
         }
-        panic!("the listing does not end");
+        panic!("the listing returns too many pages");
     }
 
     /// Restores a dump as a copy, which must have the same digest, and replaces the space with the
@@ -178,7 +178,7 @@ fn wrong_replies_are_noticed() {
         let before = stage.model.clone();
         let reply = stage.reply(&command, &command.words(KEY));
         let verdict = command.follow(&mut stage.model, &reply);
-        verdict.expect("as the model has it");
+        verdict.expect("the reply matches the model");
         // The documentation does not determine some replies: replies about missing spaces,
         // statistics in maps, and repeated entries of a listing.
         use Command::{Dump, Explain, Info, List, PointOf, PointSet, Scan};

@@ -165,7 +165,11 @@ fn copy_and_dump_are_equal_and_independent() {
     assert_eq!(elsewhere.digest(), digest);
     assert_eq!(told(&mut elsewhere), before);
     ok!(elsewhere.wire, "SWAPDB", 5, 0);
-    assert_eq!(told(&mut s), before, "now it is here");
+    assert_eq!(
+        told(&mut s),
+        before,
+        "after SWAPDB, the space is in database 0"
+    );
 }
 
 #[test]
@@ -401,7 +405,11 @@ fn caching_clients_are_notified_of_changes_only() {
         caching.ok(read);
         caching.wire.pushes();
         caching.ok(read);
-        assert_eq!(caching.wire.pushes(), [], "{read} is no change");
+        assert_eq!(
+            caching.wire.pushes(),
+            [],
+            "{read} must not invalidate the key"
+        );
     }
     caching.ok("GET FILE f8");
     s.ok("ADD FILE f8 another");

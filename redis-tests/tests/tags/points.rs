@@ -63,10 +63,18 @@ fn literal_name_comes_before_patterns_and_these_in_the_order_set() {
     s.ok("POINTSET o.*|x org:1");
     s.ok("POINTSET org-. org:2");
     s.ok("POINTSET org-(\\d) org:$1");
-    assert_eq!(by(&mut s, "org-3"), ["1"], "the first pattern set");
+    assert_eq!(
+        by(&mut s, "org-3"),
+        ["1"],
+        "the pattern that was set first matches"
+    );
     s.ok("POINTSET org-3 org:4");
     assert_eq!(by(&mut s, "org-3"), ["4"], "the literal name");
-    assert_eq!(by(&mut s, "x"), ["1"], "an alternative in full");
+    assert_eq!(
+        by(&mut s, "x"),
+        ["1"],
+        "an alternative must match the whole name"
+    );
     assert!(no(&mut s, b"xx").starts_with("NOPOINT "));
     // A dot does not make a name a pattern, so this is a literal name.
     s.ok("POINTDEL o.*|x");
@@ -244,7 +252,10 @@ fn points_refer_to_points() {
     s.ok("POINTSET two-(\\d)-(\\d) '@public & (@org-$1 | @org-$2)'");
     s.ok("POINTSET pub-(.*) '@org-$1 & @public'");
     let error = no(&mut s, b"two-1-4");
-    assert!(error.starts_with("NOPOINT "), "not yet there: {error}");
+    assert!(
+        error.starts_with("NOPOINT "),
+        "the point is not defined yet: {error}"
+    );
     s.ok("POINTSET org-(\\d) org:$1");
     assert_eq!(by(&mut s, "two-1-4"), ["1"]);
     assert_eq!(by(&mut s, "two-2-3"), ["2", "3"]);

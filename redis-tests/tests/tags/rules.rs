@@ -210,7 +210,7 @@ fn rules_are_listed_in_the_order_set_and_replaced_in_place() {
     assert_eq!(
         s.ok("RULES").items()[2].items()[0],
         bulk("b"),
-        "now it is last"
+        "the rule is now the last one"
     );
 }
 

@@ -19,7 +19,7 @@ fn walk(s: &mut TagSpace, before: &str, after: &str) -> Vec<Vec<String>> {
         if cursor == "0" {
             return pages;
         }
-        assert!(pages.len() < 100_000, "the listing does not end");
+        assert!(pages.len() < 100_000, "the listing returns too many pages");
     }
 }
 
@@ -248,7 +248,7 @@ fn info_shows_all_figures() {
     assert_eq!(s.figure("tags"), 4);
     assert!(s.figure("memory") > 0);
     s.ok("REM FILE g c b");
-    assert_eq!(s.figure("tags"), 3, "b is of the record still");
+    assert_eq!(s.figure("tags"), 3, "the record still has the tag b");
     s.ok("REM RECORD r b");
     assert_eq!(s.figure("tags"), 2);
     assert_eq!(s.figure("record-edges"), 1);

@@ -56,7 +56,7 @@ pub fn cluster_of(all: &[String], folder: &Path, lines: usize) -> PathBuf {
         let written = packed
             .write_all(some.concat().as_bytes())
             .and_then(|()| packed.finish());
-        let packed = written.expect("memory takes all bytes");
+        let packed = written.expect("writing to memory cannot fail");
         let key = some[0].split(" {").next().unwrap_or_default();
         let (from, length) = (parts[part].len(), packed.len());
         number += 1;

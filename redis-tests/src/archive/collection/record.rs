@@ -125,7 +125,7 @@ fn member(out: &mut Vec<u8>, storage: Storage, parts: &[&[u8]]) {
     let written = packed
         .write_all(&parts.concat())
         .and_then(|()| packed.finish());
-    written.expect("memory takes all bytes");
+    written.expect("writing to memory cannot fail");
 }
 
 /// Formats `20160101000000` as `2016-01-01T00:00:00Z`.

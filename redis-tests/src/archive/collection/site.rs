@@ -245,7 +245,7 @@ fn payload(
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut packed = GzEncoder::new(Vec::new(), flate2::Compression::default());
     let written = packed.write_all(bytes).and_then(|()| packed.finish());
-    written.expect("memory takes all bytes")
+    written.expect("writing to memory cannot fail")
 }
 
 /// Applies the chunked transfer coding (RFC 9112, section 7.1).

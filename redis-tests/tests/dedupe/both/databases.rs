@@ -23,7 +23,7 @@ fn flush_in_the_middle_of_a_job_ends_it() {
     let mut committer = c.begun("COMMIT a");
     c.plain("FLUSHALL");
     let reply = committer.recv();
-    assert!(reply.is_error(), "the crawl is gone: {reply:?}");
+    assert!(reply.is_error(), "the crawl no longer exists: {reply:?}");
     server.until_idle();
     assert_eq!(server.snapshot().names(), [""; 0]);
     assert_eq!(c.committed("a", 0..10), (10, 0));

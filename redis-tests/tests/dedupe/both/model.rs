@@ -487,7 +487,7 @@ fn state_in_memory_survives_reloads_and_restarts() {
             let words = stage.draw(&mut rng);
             stage
                 .judge(&words, &mut Log::default())
-                .expect("as the model has it");
+                .expect("the reply matches the model");
         }
         if round % 10 == 9 {
             server.restart();
@@ -520,7 +520,7 @@ fn model_notices_wrong_replies_and_wrong_keys() {
             let words = stage.d.words(line);
             stage
                 .judge(&words, &mut Log::default())
-                .expect("as the model has it");
+                .expect("the reply matches the model");
         }
     };
     play(&mut stage);

@@ -60,7 +60,7 @@ fn every_spelling_means_the_same_hash_and_one_form_is_written() {
                 assert_eq!(add_one(&mut c, "a", other), 0, "{written} and {other}");
             }
             let fields: Vec<String> = c.hash("h:a").into_keys().collect();
-            assert_eq!(fields, [same[0].clone()], "written form of {written}");
+            assert_eq!(fields, [same[0].clone()], "stored notation of {written}");
             c.commit("a");
             for other in &same {
                 assert!(found(&mut c, other), "{written} looked up as {other}");
@@ -501,7 +501,7 @@ fn repeated_sequence_number_gives_the_stored_reply() {
     // A smaller number means a late retry of a call that was followed by others.
     c.refused("REVISIT a SEQ w 1 #100 10", "STALE");
     server.snapshot().assert_same(&before, "a smaller n");
-    // Each writer and each crawl has its own numbers.
+    // Each writer has its own sequence numbers in each crawl.
     assert_eq!(c.ok("REVISIT a SEQ other 1 #100 10"), int(1));
     assert_eq!(c.ok("REVISIT b SEQ w 1 #100 10"), int(1));
     assert_eq!(c.counts("h:a:counts")["dupeUrls"], 2);

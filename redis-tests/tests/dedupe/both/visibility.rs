@@ -75,7 +75,10 @@ fn continued_crawl_keeps_its_old_hashes_visible_and_shows_the_new_ones_at_once()
             let mut c = DedupeIndex::of(&server, P);
             while !done.load(Ordering::Relaxed) {
                 let seen = c.owners(10_000_000..10_000_100);
-                assert!(seen.iter().all(|o| o == "a"), "an old hash vanished");
+                assert!(
+                    seen.iter().all(|o| o == "a"),
+                    "an old hash became invisible"
+                );
             }
         });
         let new = scope.spawn(|| watch(&server, &done));
@@ -83,7 +86,12 @@ fn continued_crawl_keeps_its_old_hashes_visible_and_shows_the_new_ones_at_once()
         done.store(true, Ordering::Relaxed);
         assert_eq!(reply, (HASHES as i64, 0));
         old.join().expect("old hashes stay");
-        assert!(new.join().expect("new hashes come at once").0 > 0);
+        assert!(
+            new.join()
+                .expect("all new hashes become visible together")
+                .0
+                > 0
+        );
     });
 }
 

@@ -120,7 +120,7 @@ impl Worker {
     /// Stops the worker.
     pub fn finish(self) {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread.join().expect("the worker is answered");
+        self.thread.join().expect("the worker gets its replies");
     }
 }
 

@@ -127,7 +127,7 @@ impl Corpus {
             let mut packed = GzEncoder::new(Vec::new(), flate2::Compression::default());
             let written = packed.write_all(record.as_bytes());
             let written = written.and_then(|()| packed.finish());
-            let packed = written.expect("memory takes all bytes");
+            let packed = written.expect("writing to memory cannot fail");
             lines.push(line(rng, &url, Some((packed.len(), file.len()))));
             self.stored += packed.len() as u64;
             file.extend(packed);

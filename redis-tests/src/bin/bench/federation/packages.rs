@@ -69,7 +69,7 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
 /// Writes a part of the index as a file, and a package with the same rows and the records. Returns
 /// the number of rows, and URLs that have only one row.
 fn pack(corpus: &Corpus) -> (u64, Vec<String>) {
-    let read = |path: PathBuf| std::fs::read(path).expect("what was written before is there");
+    let read = |path: PathBuf| std::fs::read(path).expect("the file was written before");
     let text = String::from_utf8(read(corpus.path("index.cdxj"))).expect("the index is UTF-8");
     let every = text.lines().count().div_ceil(ROWS);
     let lines = text.lines().enumerate();
@@ -121,7 +121,7 @@ pub(super) fn blocks(lines: &[&str]) -> (Vec<u8>, String) {
         let written = member
             .write_all(text.as_bytes())
             .and_then(|()| member.finish());
-        let member = written.expect("memory takes all bytes");
+        let member = written.expect("writing to memory cannot fail");
         let begin = block[0].split(" {").next().unwrap_or_default();
         let (offset, length) = (packed.len(), member.len());
         let _ = writeln!(

@@ -84,7 +84,7 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
 fn write(plan: &Plan, corpus: &Corpus) -> u64 {
     let rules = plan.scaled(RULES);
     let index = std::fs::read_to_string(corpus.path("index.cdxj"));
-    let index = index.expect("what was written before is there");
+    let index = index.expect("the file was written before");
     let mut text = String::new();
     let mut near = 0;
     for line in index.lines() {

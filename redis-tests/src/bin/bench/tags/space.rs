@@ -94,7 +94,7 @@ pub fn cost(server: &Server, request: &[u8], calls: usize) -> (Cost, Vec<u8>) {
     let mut costs = Vec::new();
     for _ in 0..calls {
         let (cost, reply) = cost_of_one(server, &mut connection, request);
-        assert!(reply == first, "the same question has the same answer");
+        assert!(reply == first, "equal requests get equal replies");
         costs.push(cost);
     }
     let median = |of: fn(&Cost) -> f64| costs.iter().map(of).collect::<Series>().median();

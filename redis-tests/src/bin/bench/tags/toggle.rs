@@ -81,14 +81,14 @@ fn filters(server: &Server, archive: &Archive, pairs: u64) -> [f64; 2] {
         for private in [!collection.private, collection.private] {
             let (cost, bits) = cost_of_one(server, &mut connection, &all);
             without.push(cost.server * 1e6);
-            assert!(bits == before, "without a toggle nothing changes");
+            assert!(bits == before, "without a toggle, the reply stays the same");
             assert_eq!(wire.line(&change(collection, private)).int(), 1);
             let (cost, bits) = cost_of_one(server, &mut connection, &all);
             after.push(cost.server * 1e6);
             let fewer = kept(&bits) < kept(&before);
             assert!(
                 bits != before && fewer == private,
-                "the toggle holds at once"
+                "the next filter uses the new tags"
             );
             before = bits;
         }
