@@ -27,7 +27,7 @@ type Renewal = Box<dyn Fn() -> Cmd + Send + Sync>;
 pub(super) struct Request {
     /// Name of the command in error messages.
     pub name: String,
-    /// The command to send; `None` if the result is known without a server.
+    /// The command to send; `None` if the client knows the result without asking.
     pub command: Option<Cmd>,
     /// Builds the command for a retry, if it differs from the first one.
     renewal: Option<Renewal>,

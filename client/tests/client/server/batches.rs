@@ -35,7 +35,7 @@ fn each_call_gets_its_own_reply() {
     let committed = index.commit(b"crawl");
     let none = index.lookup(None, &[]);
     let known = index.lookup(None, &[hashes[7].as_bytes()]);
-    assert_eq!(batch.len(), 55, "what needs no server is not sent");
+    assert_eq!(batch.len(), 55, "calls that need no server are not sent");
     assert_eq!(none.take().unwrap(), []);
 
     batch.send(&server).unwrap();

@@ -89,7 +89,7 @@ macro_rules! dedupe_calls {
         let found = index.lookup_with_wacz(None, &[OTHER, HASH])$(.$await)?.unwrap();
         let located = found[0].as_ref().unwrap();
         assert_eq!(located.filename.as_deref(), Some(&b"a-1.wacz"[..]));
-        assert_eq!(located.original.date, b"20230501120000", "the earlier one stayed");
+        assert_eq!(located.original.date, b"20230501120000", "the earlier record was kept");
         assert_eq!(found[1].as_ref().unwrap().original.url, b"https://example.com/a b");
 
         let original = &found[1].as_ref().unwrap().original;

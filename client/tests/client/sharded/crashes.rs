@@ -234,7 +234,7 @@ fn index_is_spread_over_a_cluster() {
     assert_eq!(many.commit(b"a").unwrap().new, 600);
     for node in cluster.nodes() {
         let keys = node.wire().ok_line("DBSIZE").int();
-        assert!(keys > 0, "a server has nothing of it");
+        assert!(keys > 0, "a server has no key of the index");
     }
     let found = many.lookup(None, &hashes(&all)).unwrap();
     assert!(found.iter().all(Option::is_some));

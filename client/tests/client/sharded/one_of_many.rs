@@ -342,7 +342,7 @@ fn claim_is_unique_in_the_whole_index() {
         assert!(matches!(claim(b"b"), Claim::Pending { .. }));
         assert!(many.unclaim(hash, &token).unwrap());
         let Claim::Yours(token) = claim(b"b") else {
-            panic!("it was given up");
+            panic!("the claim was given up, so it is free");
         };
         many.settle(b"b", &token, &record.added(0)).unwrap();
         assert!(matches!(claim(b"b"), Claim::Known(_)));
