@@ -95,7 +95,7 @@ impl<K: Store> Frontier<K> {
         self.save(ks, &loaded)
     }
 
-    /// Sets limits of a group. The frontier need not know the group yet.
+    /// Sets limits of a group. The group may be unknown to the frontier.
     ///
     /// # Errors
     /// `WRONGTYPE` if a key holds another type; any error of the server.

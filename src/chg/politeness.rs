@@ -57,7 +57,7 @@ pub struct Facts {
 pub struct Backoff {
     /// Number of steps so far. Each step doubles the pause.
     pub steps: u32,
-    /// Time of the last step. A fetch that began earlier belongs to the same incident.
+    /// Time of the last step. A failed fetch that began earlier adds no step.
     pub since: Millis,
 }
 

@@ -99,7 +99,7 @@ pub trait Store: Keyspace + 'static {
         Ok(false)
     }
 
-    /// Removes everything but the options from a group. Returns false if the storage contains
+    /// Removes all fields of a group except its options. Returns false if the storage contains
     /// hashes.
     ///
     /// # Errors

@@ -49,7 +49,8 @@ fn adopt<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8], number: u64) 
     index.ledger.adopt(ks, crawl, number)
 }
 
-/// Returns the number of records that the last commit of a crawl left in it, or 0 while the crawl is being removed.
+/// Returns the number of records that a crawl had after its last commit, or 0 while the crawl is being
+/// removed.
 fn seen_by_commit<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<u64> {
     if index.under_way.is_removing(ks, crawl)? {
         return Ok(0);

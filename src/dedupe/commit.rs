@@ -233,8 +233,8 @@ impl Commit<'_> {
             return Ok(false);
         }
         if state.is_none() {
-            // Plain clients did not register the crawl. Clients that add to it during the commit
-            // must find it registered.
+            // Plain clients wrote the crawl and did not register it. Clients that add to it during
+            // the commit must find it registered.
             index.set_uncommitted(ks, crawl, true)?;
         }
         self.take_number(index, ks)?;

@@ -47,7 +47,7 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
     }
 
     /// Adds another record of a hash that the crawl already has. The earlier of the two records is
-    /// stored, unless the stored one was committed. Returns true if the new record counts.
+    /// stored, unless the stored one was committed. Returns true if the new record is counted.
     pub fn meet<K: Store<Name = N>>(
         &mut self,
         index: &mut Index<K>,

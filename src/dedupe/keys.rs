@@ -18,7 +18,7 @@ pub enum Group {
     State,
     /// Keys that a storage conversion moves, except the merged index.
     Moved,
-    /// Keys that count towards the memory of an index, besides the keys of its crawls.
+    /// Keys whose memory is part of the memory of an index, besides the keys of its crawls.
     Measured,
     /// Keys that mark the existence of an index.
     Marks,

@@ -51,7 +51,7 @@ enum Op {
         crawl: usize,
         hash: usize,
         noref: bool,
-        /// The crawl that the revisit names as the holder of its original.
+        /// The crawl that has the original, according to the revisit.
         original: Option<usize>,
     },
     /// A file is opened under one name and closed under another, which other crawls may use as

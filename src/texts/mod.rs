@@ -77,7 +77,8 @@ impl Texts {
         self.tables.retire(table);
     }
 
-    /// Learns from a text, for the tables of later owners. Some calls do a part of the training.
+    /// Adds a text to the sample for training the tables of later owners. Some calls do a part of the
+    /// training.
     pub fn learn(&mut self, text: &[u8]) {
         self.tables.learn(text);
     }

@@ -39,7 +39,7 @@ pub fn parse_unsigned(bytes: &[u8]) -> Option<u64> {
         if !b.is_ascii_digit() {
             return None;
         }
-        // Nineteen digits fit into a `u64`.
+        // Any number of nineteen digits fits into a `u64`.
         n = n * 10 + u64::from(b - b'0');
     }
     (n <= i64::MAX as u64).then_some(n)

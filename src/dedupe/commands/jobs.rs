@@ -141,7 +141,7 @@ pub fn submit_reading(
     job: Job<RedisKeyspace>,
 ) -> Result<Answer, String> {
     let id = id(call, JobKind::Reads, work, arguments);
-    // Two equal calls may come from different users, so each gets a job of its own.
+    // Two equal calls may come from different users, so each call starts its own job.
     submit(call, JobKind::Reads, id, job, false)
 }
 

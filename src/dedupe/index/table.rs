@@ -14,7 +14,7 @@ pub(crate) enum Home {
     Plain,
     /// The packed index; the field is deleted from the plain hash.
     Packed,
-    /// The storage that contains the field. A new field goes to the plain hash.
+    /// The storage that contains the field. A new field is written to the plain hash.
     Same,
 }
 

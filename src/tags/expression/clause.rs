@@ -23,7 +23,7 @@ pub enum Clause {
     Point(Box<[u8]>, Box<Clause>),
     /// Captures with a field that passes the test.
     Field(FieldTest),
-    /// Captures that pass a filter of the CDX servers.
+    /// Captures that pass a filter in the notation of the CDX servers.
     Filter(Box<[u8]>, Filter),
     /// Captures that do not satisfy the clause: `!`.
     Not(Box<Clause>),

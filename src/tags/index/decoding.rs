@@ -223,7 +223,7 @@ impl<'a> Chunk<'a> {
     }
 }
 
-/// Reads a count, and then as many distinct texts.
+/// Reads a count, and then that number of distinct texts.
 fn texts<'a>(reader: &mut Reader<'a>, longest: usize) -> Result<Vec<&'a [u8]>, Malformed> {
     let mut seen = HashSet::new();
     let mut texts = Vec::new();

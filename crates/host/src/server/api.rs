@@ -200,7 +200,7 @@ pub fn log(ctx: Ctx, level: Level, text: &str) {
 
 /// Returns the flags of a context.
 pub fn context_flags(ctx: Ctx) -> u32 {
-    // SAFETY: main thread; a null context gives the server's own flags.
+    // SAFETY: main thread; for a null context, the call returns the server's own flags.
     unsafe { rm!(RedisModule_GetContextFlags(ctx.raw())) as u32 }
 }
 

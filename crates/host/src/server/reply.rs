@@ -41,8 +41,8 @@ pub fn send(ctx: Ctx, reply: &Reply) {
             }
         }
         Reply::Map(entries) => {
-            // SAFETY: main thread, live context; as many pairs follow. RESP2 clients get a flat
-            // array.
+            // SAFETY: main thread, live context; this number of pairs follows. RESP2 clients get a
+            // flat array.
             unsafe { rm!(RedisModule_ReplyWithMap(ctx.raw(), entries.len() as c_long)) };
             for (key, value) in entries {
                 send(ctx, key);

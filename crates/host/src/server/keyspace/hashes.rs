@@ -181,7 +181,7 @@ impl RedisKeyspace {
     }
 
     /// Sets a field according to `flags`, and queues it for replication if it was set. Returns the
-    /// server's count.
+    /// number of fields that the server reports.
     pub(super) fn set_field(
         &mut self,
         key: &RmString,
