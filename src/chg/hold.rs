@@ -108,8 +108,8 @@ impl<K: Store> Frontier<K> {
         self.save_options(ks, &loaded)
     }
 
-    /// Puts groups behind one gate; an empty name removes them from their gate. The frontier need
-    /// not know the groups yet.
+    /// Puts groups behind one gate; an empty name removes them from their gate. The groups
+    /// may be unknown to the frontier.
     ///
     /// # Errors
     /// `WRONGTYPE` if a key holds another type; any error of the server.

@@ -32,7 +32,7 @@ pub struct Arrivals {
 }
 
 /// Number of arrivals in a millisecond that get different scores. A double that represents a time
-/// in milliseconds until the year 2527 has twelve more bits.
+/// in milliseconds until the year 2527 has twelve spare bits for fractions.
 pub(super) const ARRIVALS: u32 = 1 << 11;
 
 impl Arrivals {

@@ -313,7 +313,7 @@ impl<'a> Judge<'a> {
                 field => line.field(field),
             };
             let Some(value) = value else { continue };
-            // If the line has no such column, the field reads as `-` or empty, and a rule gives no
+            // If the line has no such column, the value is `-` or empty, and a rule derives no
             // tags.
             if value.len() <= 1 && !line.has(rule.field()) {
                 continue;

@@ -18,7 +18,7 @@ pub enum Case {
 
 const EACH: u64 = 0x0101_0101_0101_0101;
 
-/// Converts eight values below 16 to hexadecimal digits; The case determines the distance between
+/// Converts eight values below 16 to hexadecimal digits. The case determines the distance between
 /// `9` and the first letter.
 #[inline]
 fn spell(values: u64, case: Case) -> u64 {

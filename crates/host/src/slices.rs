@@ -170,7 +170,8 @@ impl<A, B, E> Job<A, B, E> {
     /// Returns the error that ended the job. The effects of completed steps remain.
     pub fn step(&mut self, a: &mut A, b: &mut B, time: Time<'_>) -> Result<Step, E> {
         let mut slice = Slice { a, b, time };
-        // The lifetime is erased only until this call returns, because the loan ends then.
+        // The lifetime is erased only until this call returns. Afterwards, the job has no pointer to
+        // the slice.
         let lent = ptr::from_mut(&mut slice).cast();
         let _loan = Loan::new(&self.shared.place, lent);
         let mut context = Context::from_waker(Waker::noop());

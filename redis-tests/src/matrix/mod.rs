@@ -2,7 +2,7 @@
 //!
 //! * [`Family`] has sample calls of every command, the state in which they succeed, and calls that
 //!   read it.
-//! * [`State`] is a filled index, frontier or tag space: and expands a line to the arguments of a
+//! * [`State`] is a filled index, frontier or tag space; it expands a line to the arguments of a
 //!   call.
 //! * [`Grammar`] is the description of a command in `COMMAND DOCS`; it assigns each word of a call
 //!   to an argument.

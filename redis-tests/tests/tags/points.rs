@@ -380,7 +380,7 @@ fn many_points_are_found_quickly() {
 fn point_that_no_filter_can_use_is_refused() {
     let (_server, mut s) = stage(space);
     let most = 262_144;
-    // The limits of a list and its members, or of alternatives and their prefix.
+    // The limit counts a list and each of its members, or several tags and their common prefix.
     let list = |n: usize| vec!["a"; n].join("|");
     let choices = |n: usize| format!("coll:{{{}}}", vec!["1"; n].join("|"));
     for (fits, exceeds) in [

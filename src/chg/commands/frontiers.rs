@@ -368,8 +368,8 @@ pub fn awake(ctx: Ctx) {
                     }
                 });
                 if let Err(error) = here.and(woken.map_err(|error| error.to_string())) {
-                    // The slot is being migrated or a key has the wrong type. No client can be
-                    // served until then, so send the error to the waiting clients.
+                    // The slot is being migrated or a key has the wrong type. While this
+                    // is so, no client can be served. Send the error to the waiting clients.
                     if let Some(cached) = FRONTIERS.borrow().get_mut(db, prefix) {
                         cached.waiters.end(&Err(error), |_| true);
                     }

@@ -41,7 +41,7 @@ const FORMAT: &[u8] = b"1";
 /// Maximum number of crawls to examine when an index does not store its layout.
 const CRAWLS_LOOKED_AT: usize = 8;
 
-/// An index and its cache. Each part of the cache is in a file of its own and has private fields.
+/// An index and its cache. Each part of the cache has its own file and private fields.
 pub struct Index<K: Store> {
     prefix: Vec<u8>,
     profile: Profile,

@@ -151,8 +151,8 @@ impl Packed {
         self.count(list, is_owner, -1);
         let list = self.crawls.list_mut(list);
         if list.records == 0 {
-            // Sequence numbers start at 0 again. This is safe, because no running scan has still to
-            // return a record of this segment.
+            // Sequence numbers start at 0 again. This is safe, because the segment has no record that a
+            // running scan could miss.
             list.segment = Segment::default();
         }
     }
