@@ -1,4 +1,5 @@
-//! Logs as replicas apply them, and a packed frontier as a sequence of logs, in files.
+//! Logs as replicas apply them, and a packed frontier as a sequence of logs, in files. `docs/formats/packed-frontier.md`
+//! describes both.
 
 use crawlspace_compact::envelope::Envelope;
 use crawlspace_compact::number::Malformed;
