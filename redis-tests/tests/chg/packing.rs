@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use redis_tests::{
-    BusyFrontier, Frontier, Lease, Options, Server, T0, assert_replicated, bulk, err, int, ok,
-    rows, simulated,
+    BusyFrontier, DedupeIndex, Frontier, Lease, Options, Server, T0, assert_replicated, bulk, err,
+    int, ok, rows, simulated,
 };
 
 const F: &str = "{f}:";
@@ -227,6 +227,26 @@ fn packing_needs_hardly_more_memory_than_the_plain_keys() {
     println!("plain {plain}, peak {peak}, packed {packed}");
     assert!(peak < plain + plain / 20, "{peak} after {plain}");
     assert!(packed < plain / 2, "{packed} after {plain}");
+}
+
+#[test]
+fn index_with_the_same_prefix_is_packed_independently() {
+    let server = Options::new().plain().start();
+    let mut index = DedupeIndex::of(&server, F);
+    index.add("crawl", 0..20_000);
+    index.commit("crawl");
+    let mut f = Frontier::real(&server);
+    fill(&mut f, 0..500);
+    ok!(f.wire, "CONFIG", "SET", "crawlspace.slice-us", 50);
+    let mut packing = server.wire();
+    packing.send(&["DEDUPE.PACK", F]);
+    redis_tests::until("the index is being packed", || {
+        index.ok("STATS").field("storage") == bulk("packing")
+    });
+    // The frontier's job must neither wait for the index's nor be taken for it.
+    assert_eq!(f.ok("PACK"), int(500));
+    assert_storage(&mut f, "packed");
+    assert_eq!(packing.recv().field("hashes"), int(20_000));
 }
 
 #[test]

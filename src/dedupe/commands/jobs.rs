@@ -101,6 +101,7 @@ impl Slices for IndexJob {
 /// parallel.
 pub fn id(call: &Call<'_>, kind: JobKind, work: &'static str, arguments: &[&[u8]]) -> JobId {
     JobId::new(
+        "index",
         call.db,
         call.prefix,
         kind != JobKind::Reads,

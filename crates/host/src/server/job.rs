@@ -48,6 +48,8 @@ pub trait Slices {
 /// Identity of a job. Jobs with the same identity do the same work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobId {
+    /// Kind of data set, such as `index`. An index and a frontier can have the same prefix.
+    kind: &'static str,
     /// Database that the job works on.
     pub db: c_int,
     /// Prefix of the keys that the job works on.
@@ -60,9 +62,10 @@ pub struct JobId {
 }
 
 impl JobId {
-    /// Creates the identity of a job on the keys of a prefix. Jobs that write to these keys run one
-    /// after the other. Jobs that only read do not wait for them.
+    /// Identifies work on a data set: the keys of a prefix. Jobs that write to these keys run one after the
+    /// other; jobs that read do not wait for them.
     pub fn new(
+        kind: &'static str,
         db: c_int,
         prefix: &[u8],
         writes: bool,
@@ -70,6 +73,7 @@ impl JobId {
         arguments: &[&[u8]],
     ) -> JobId {
         JobId {
+            kind,
             db,
             prefix: prefix.to_vec(),
             work,
@@ -80,7 +84,8 @@ impl JobId {
 
     /// Returns true if both jobs belong to one queue, so that they never run at the same time.
     fn shares_queue(&self, other: &JobId) -> bool {
-        let same_keys = self.db == other.db && self.prefix == other.prefix;
+        let of = |id: &JobId| (id.kind, id.db);
+        let same_keys = of(self) == of(other) && self.prefix == other.prefix;
         (self.writes && other.writes && same_keys) || self == other
     }
 }
