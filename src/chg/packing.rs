@@ -31,8 +31,10 @@ pub fn move_to<K: Movable>(to: Storage, now: Millis) -> Job<K> {
                 Begun::Now | Begun::Before => break,
             }
         }
+        let all = lent.with(|frontier, ks| left(frontier, ks, to))?;
         let (mut progress, mut groups) = (K::Progress::default(), 0);
         lent.slices(|_, ks, time| {
+            lent.report(groups, all);
             while !ks.step(&mut progress, &mut groups)? {
                 if !time() {
                     return Ok(false);
@@ -51,6 +53,22 @@ pub fn move_to<K: Movable>(to: Storage, now: Millis) -> Job<K> {
         }
         Ok(Reply::count(groups))
     })
+}
+
+/// Returns the number of groups to move, approximately: a group that is in two queues counts twice.
+fn left<K: Movable>(frontier: &Frontier<K>, ks: &mut K, to: Storage) -> Result<u64> {
+    let once = &frontier.keys.once;
+    let mut ordered = 0;
+    for set in [&once.wait, &once.busy, &once.idle] {
+        ordered += ks.zset_len(set)?;
+    }
+    let packed = ks.packed_places()?;
+    let moving = match to {
+        Storage::Packed => ordered.saturating_sub(packed),
+        Storage::Plain => packed,
+    };
+    let gated = ks.number(&once.gated)?.max(0) as u64;
+    Ok(moving + ks.list_len(&once.ready)? + gated)
 }
 
 impl<K: Movable> Frontier<K> {

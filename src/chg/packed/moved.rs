@@ -11,6 +11,7 @@ use super::super::uris::Uris;
 use super::keys::{Packed, Value, numbers};
 use super::log::Kind;
 use super::name::Name;
+use super::order::Order;
 use super::record::{Record, SETS};
 use super::unpack::Plain;
 
@@ -74,6 +75,11 @@ impl Packed {
             2 => Moving::Out,
             _ => Moving::No,
         };
+    }
+
+    /// Returns the number of places in `chg_wait`, `chg_busy` and `chg_idle`.
+    pub(super) fn places(&self) -> u64 {
+        self.sets.iter().map(Order::len).sum()
     }
 
     /// Returns true if a group is here. Its places in `chg_ready` do not count, because this list moves by itself.

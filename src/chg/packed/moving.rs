@@ -83,6 +83,11 @@ pub trait Movable: Store {
     /// # Errors
     /// `MIXED` if a plain key is where a key of the unpacked frontier would be; any error of the server.
     fn begin(&mut self, prefix: &[u8], to: Storage) -> Result<Begun>;
+    /// Returns the number of places in ordered queues that the packed frontier has.
+    ///
+    /// # Errors
+    /// Any error of the server.
+    fn packed_places(&mut self) -> Result<u64>;
     /// Moves some elements, and counts the groups among them; returns true if everything has moved.
     ///
     /// # Errors
@@ -115,6 +120,10 @@ impl<P: Store, H: Home<P>> Movable for Both<P, H> {
                 Ok(Begun::Now)
             }
         }
+    }
+
+    fn packed_places(&mut self) -> Result<u64> {
+        self.with(|packed| packed.places())
     }
 
     fn step(&mut self, progress: &mut Self::Progress, groups: &mut u64) -> Result<bool> {

@@ -190,6 +190,35 @@ fn a_move_ends_in_the_other_storage_and_leaves_nothing_behind() {
     assert_eq!(without_empty_total(world.ks.into_plain().keys), before);
 }
 
+/// Runs a job until it is done or has moved this number of groups, and returns its progress after each step.
+fn reported(world: &mut World<Moved>, to: Kind, groups: u64) -> Vec<(u64, u64)> {
+    let mut job = move_to(to, world.now);
+    let mut reported = Vec::new();
+    loop {
+        let step = job.step(&mut world.frontier, &mut world.ks, &mut || false);
+        world.ks.end();
+        let completion = job.completion();
+        reported.push((completion.done, completion.total));
+        if completion.done == groups || step.unwrap() != Step::More {
+            return reported;
+        }
+    }
+}
+
+#[test]
+fn a_move_reports_the_groups_that_it_moved_and_a_resumed_one_the_rest() {
+    let mut world = full();
+    for to in [Kind::Packed, Kind::Plain] {
+        let first = reported(&mut world, to, 2);
+        let rest = reported(&mut world, to, u64::MAX);
+        assert!(first.is_sorted() && rest.is_sorted(), "{first:?} {rest:?}");
+        let (begun, resumed) = (first[0].1, rest[0].1);
+        assert_eq!(first.last(), Some(&(2, begun)));
+        assert_eq!((begun, resumed), (4, 2), "{to:?}");
+        assert_eq!(rest.last(), Some(&(2, resumed)));
+    }
+}
+
 #[test]
 fn a_second_move_to_the_same_storage_moves_nothing() {
     let mut world = full();
