@@ -34,12 +34,13 @@ pub use self::record::{
 };
 pub use self::requires::{Dependent, Of, Required};
 pub use self::sharded::{Doing, Sharded, Unfinished};
-pub use self::storage::{Moved, Storage};
+pub use self::storage::Moved;
 pub use self::urls::{Capture, Captures, Urls};
 pub use self::wacz::Wacz;
 use crate::server::{Ask, Batch, Call, Code, Pending, Server, Steps};
 
 pub use crate::server::Error;
+pub use crate::storage::Storage;
 
 /// A dedupe index: all keys with one prefix.
 ///

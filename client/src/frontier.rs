@@ -36,6 +36,7 @@ pub use self::operators::Expired;
 pub use crate::dedupe::Sequence;
 pub use crate::server::Error;
 use crate::server::{Ask, Call, Server};
+pub use crate::storage::Storage;
 
 /// A point in time, in milliseconds since the Unix epoch by the server's clock.
 pub type Millis = u64;

@@ -15,6 +15,7 @@ mod reply;
 pub mod dedupe;
 pub mod frontier;
 pub mod server;
+mod storage;
 pub mod tags;
 
 /// Re-export of the `redis` crate, whose types build and send plain commands.

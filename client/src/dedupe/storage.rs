@@ -1,48 +1,7 @@
-//! Storage format of the committed part of an index: plain keys or one packed value.
+//! `DEDUPE.PACK` and `DEDUPE.UNPACK`: conversions of the storage format of an index.
 
-use redis::{FromRedisValue, ParsingError, Value};
-use serde::Serialize;
-
-use super::Index;
+use super::{Index, Storage};
 use crate::server::{Ask, Call};
-
-/// Storage format of the committed part of an index: the merged index and the records of committed crawls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Storage {
-    /// The documented plain keys, which any client can read.
-    Plain,
-    /// A packed value, which takes a fraction of the memory.
-    Packed,
-    /// Being packed, or interrupted while it was packed. [`Index::pack`] resumes.
-    Packing,
-    /// Being unpacked, or interrupted while it was unpacked. [`Index::unpack`] resumes.
-    Unpacking,
-}
-
-impl Storage {
-    /// Returns the keyword of the storage format in replies.
-    pub fn word(self) -> &'static str {
-        match self {
-            Storage::Plain => "plain",
-            Storage::Packed => "packed",
-            Storage::Packing => "packing",
-            Storage::Unpacking => "unpacking",
-        }
-    }
-}
-
-impl FromRedisValue for Storage {
-    fn from_redis_value(value: Value) -> Result<Storage, ParsingError> {
-        match &String::from_redis_value(value)?[..] {
-            "plain" => Ok(Storage::Plain),
-            "packed" => Ok(Storage::Packed),
-            "packing" => Ok(Storage::Packing),
-            "unpacking" => Ok(Storage::Unpacking),
-            other => Err(format!("unknown storage {other}").into()),
-        }
-    }
-}
 
 map_reply! {
     /// Result of a storage conversion (`DEDUPE.PACK`, `DEDUPE.UNPACK`).

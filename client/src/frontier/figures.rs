@@ -1,6 +1,6 @@
 //! Replies of the commands for operators. The fields have the same names as in the replies.
 
-use super::Millis;
+use super::{Millis, Storage};
 use crate::reply::{as_optional_text, as_text};
 
 map_reply! {
@@ -134,6 +134,8 @@ map_reply! {
         smallest_margin_ms: Option<i64>,
         /// Token of the latest lease.
         token: u64,
+        /// Storage format of the frontier.
+        storage: Storage,
     }
 }
 

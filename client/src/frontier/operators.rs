@@ -121,35 +121,45 @@ impl<S: Ask> Frontier<S> {
         self.server.ask(Call::new(sweep).repeatable().waits())
     }
 
-    /// Moves the frontier into one packed value (`CHG.PACK`), or creates an empty packed frontier.
-    /// Returns the number of moved groups; 0 if the frontier is packed already.
+    /// Packs the frontier into one value, which takes a fraction of the memory, or creates an empty packed
+    /// frontier (`CHG.PACK`). Returns the number of groups that were moved; 0 if the frontier is packed
+    /// already. All calls keep returning the same results; plain clients can no longer read the keys. Workers
+    /// are served during the change.
+    ///
+    /// An interrupted change resumes where it stopped. If the connection breaks and the command is retried,
+    /// it waits for the running change; the reply then counts the groups of both attempts, unless the server
+    /// was restarted.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
     /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
-    /// frontier.pack()?;
+    /// println!("{} groups moved", frontier.pack()?);
+    /// assert_eq!(frontier.info()?.storage, Storage::Packed);
     /// # Ok::<(), crawlspace_client::Error>(())
     /// ```
     ///
     /// # Errors
-    /// Fails with the error of the server, or a connection error.
+    /// `WRONGTYPE` when a key of the frontier has another type (nothing is moved), or another server or
+    /// connection error.
     pub fn pack(&self) -> S::Answer<u64> {
         let pack = self.command("CHG.PACK");
         self.server.ask(Call::new(pack).repeatable().waits())
     }
 
-    /// Moves a packed frontier back into the documented keys (`CHG.UNPACK`). Returns the number of
-    /// moved groups; 0 if the frontier is plain already.
+    /// Unpacks the frontier into the documented keys (`CHG.UNPACK`), which take several times the memory.
+    /// Returns the number of groups that were moved; 0 if the frontier is plain already. An interrupted
+    /// change resumes as with [`pack`](Frontier::pack).
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
     /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
-    /// frontier.unpack()?;
+    /// println!("{} groups are in plain keys again", frontier.unpack()?);
     /// # Ok::<(), crawlspace_client::Error>(())
     /// ```
     ///
     /// # Errors
-    /// Fails with the error of the server, or a connection error.
+    /// `MIXED` when a plain key is in the way (nothing is moved); `OOM` when the server is at `maxmemory`:
+    /// free memory and send it again, or pack again; or another server or connection error.
     pub fn unpack(&self) -> S::Answer<u64> {
         let unpack = self.command("CHG.UNPACK");
         self.server.ask(Call::new(unpack).repeatable().waits())

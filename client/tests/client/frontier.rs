@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use crawlspace_client::Code;
 use crawlspace_client::frontier::{
-    Budget, Facts, Fetched, Frontier, Held, Lease, Limits, Next, Pause, Sequence, Uri, Wait,
+    Budget, Facts, Fetched, Frontier, Held, Lease, Limits, Next, Pause, Sequence, Storage, Uri,
+    Wait,
 };
 use redis_tests::{Reply, Server, assert_starts, but, until, with};
 
@@ -301,7 +302,9 @@ fn operators_hold_limit_move_and_drop() {
         .add_uris(b"crawl", None, &[seed("a", "u:1")])
         .unwrap();
     assert_eq!(packed.pack().unwrap(), 0);
+    assert_eq!(packed.info().unwrap().storage, Storage::Packed);
     assert_eq!(packed.unpack().unwrap(), 1);
+    assert_eq!(packed.info().unwrap().storage, Storage::Plain);
     assert_eq!(packed.unpack().unwrap(), 0);
     assert_eq!(packed.pack().unwrap(), 1);
 }
