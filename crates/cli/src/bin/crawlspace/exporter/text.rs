@@ -164,6 +164,8 @@ const INDEX: &[Of<Stats>] = figures! { Stats, it:
     index_removed_crawls gauge "Crawls that are counted as removed from the collection." one(it.removed_crawls);
     index_memory_bytes gauge "Memory of the keys of an index, estimated." one(it.memory);
     index_packed gauge "1 if the index is packed." one(u64::from(it.storage == Storage::Packed));
+    index_moving gauge "1 if the index is being packed or unpacked, or if that was interrupted."
+        one(u64::from(it.storage.is_moving()));
     index_import_progress_ratio gauge "Progress of the running import, 0 to 1." any(it.update_progress);
 };
 
@@ -188,7 +190,10 @@ const FRONTIER: &[Of<frontier::Info>] = figures! { frontier::Info, it:
     frontier_expired_reports gauge "Reports of expired leases that no client has read." one(it.expired_reports);
     frontier_reports_dropped_total counter "Reports of expired leases that were dropped." one(it.reports_dropped);
     frontier_paused gauge "1 if the whole frontier is paused." one(u64::from(it.paused == "all"));
-    frontier_smallest_margin_seconds gauge "Minimum difference between an observed pause and the requested one; negative if a host was fetched from too soon."
+    frontier_packed gauge "1 if the frontier is packed." one(u64::from(it.storage == Storage::Packed));
+    frontier_moving gauge "1 if the frontier is being packed or unpacked, or if that was interrupted."
+        one(u64::from(it.storage.is_moving()));
+    frontier_smallest_margin_seconds gauge "Minimum difference between an observed pause and the requested one; negative if a worker contacted a host before its pause was over."
         any(it.smallest_margin_ms.map(|ms| ms as f64 / 1000.0));
 };
 
