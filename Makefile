@@ -100,16 +100,16 @@ test-unit:
 	@scripts/tests $(DAMAGE)
 	@$(CARGO) test --doc $(RULES)
 
-# Import tests whose results could depend on the storage, and which therefore also run with packed indexes. (The other tests
-# are about files, memory and the terminal.)
-PACKED_IMPORTS := cli=$(shell printf 'indexer::%s::,' crashes equality guards manifests removal revisits servers)indexer::browsertrix::
-# Frontier tests that also run with packed frontiers: all except those that write to plain keys.
+# Imports that may leave another index where it is packed (the others are about files, memory, the terminal), and what the
+# tool does with frontiers.
+PACKED_TOOL := cli=$(shell printf 'indexer::%s::,' crashes equality guards manifests removal revisits servers)indexer::browsertrix::,operators::chg::
+# Frontiers are packed in these, except where a test says that it writes to plain keys.
 PACKED_FRONTIERS := chg=--skip,plain_clients::,--skip,stranded::,--skip,packed::,--skip,packing::
 
 test-live:
 	@scripts/need cc libclang redis-server redis-cli postgresql openssl wget python3 python3-venv chromium
 	$(CARGO) build --release --package crawlspace
-	@CRAWLSPACE_MODULE='$(MODULE)' scripts/tests $(COMPANION) --package redis-tests --packed dedupe=both:: --packed '$(PACKED_FRONTIERS)' --packed '$(PACKED_IMPORTS)'
+	@CRAWLSPACE_MODULE='$(MODULE)' scripts/tests $(COMPANION) --package redis-tests --packed dedupe=both:: --packed '$(PACKED_FRONTIERS)' --packed '$(PACKED_TOOL)'
 	@$(CARGO) test --doc $(COMPANION) --package redis-tests
 
 test-peers: ## Test third-party programs at full size: crawls of 2 000 pages by 8 processes, 10⁶ rows in pages, 1 000 captures of WACZ files (some minutes; `make test` uses small sizes; SEED=)

@@ -27,6 +27,7 @@ mod serve;
 mod shell;
 mod size;
 mod stop;
+mod storage;
 mod table;
 mod tags;
 mod terminal;

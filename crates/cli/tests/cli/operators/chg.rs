@@ -1,11 +1,13 @@
 //! Tests `crawlspace chg …`.
 
-use redis_tests::{Outcome, Server, assert_contains, assert_starts, int, ok, rows, server_time};
+use redis_tests::{
+    Options, Outcome, Server, assert_contains, assert_starts, int, ok, rows, server_time,
+};
 use serde_json::json;
 
 use crate::operators::stage::{FRONTIER, crawlspace, frontier};
 
-fn chg(server: &Server, words: &str) -> Outcome {
+pub fn chg(server: &Server, words: &str) -> Outcome {
     crawlspace(server, FRONTIER, &format!("chg {words}"))
 }
 
@@ -103,7 +105,8 @@ fn limits_and_shared_gates_are_set() {
 
 #[test]
 fn queues_are_moved_swept_and_dropped() {
-    let server = Server::start();
+    // The test reads and writes documented keys.
+    let server = Options::new().plain().start();
     let mut c = frontier(&server);
     let moved = chg(&server, "move b.example a.example");
     assert_eq!(
@@ -234,7 +237,8 @@ fn groups_and_uris_are_listed() {
 
 #[test]
 fn expired_leases_and_faults_are_shown() {
-    let server = Server::start();
+    // The test reads and writes documented keys.
+    let server = Options::new().plain().start();
     let mut c = frontier(&server);
     assert_eq!(chg(&server, "expired").errors, "no lease expired\n");
     ok!(c, "CHG.NEXT", FRONTIER, "LEASE", 1);

@@ -7,6 +7,7 @@ mod ends;
 mod guide;
 mod installed;
 mod monitoring;
+mod packing;
 mod restarts;
 mod stage;
 mod terminals;

@@ -20,7 +20,7 @@ fn exporter(words: &str) -> Outcome {
 
 /// Parses values by name and labels; every name must have a help text and a type, as the format
 /// requires.
-fn figures(text: &str) -> BTreeMap<String, f64> {
+pub fn figures(text: &str) -> BTreeMap<String, f64> {
     let (mut figures, mut typed) = (BTreeMap::new(), BTreeSet::new());
     let mut helped = "";
     for line in text.lines() {
@@ -45,7 +45,7 @@ fn figures(text: &str) -> BTreeMap<String, f64> {
 }
 
 /// Returns the value of a series of this server.
-fn of(figures: &BTreeMap<String, f64>, server: &Server, name: &str, labels: &str) -> f64 {
+pub fn of(figures: &BTreeMap<String, f64>, server: &Server, name: &str, labels: &str) -> f64 {
     let series = format!(
         "crawlspace_{name}{{server=\"127.0.0.1:{}\"{labels}}}",
         server.port()

@@ -92,6 +92,8 @@ fn progress_bar_shows_a_server_job() {
         format!("DEDUPE.PACK {INDEX}"), INDEX, "dedupe pack", "pack";
         format!("DEDUPE.REMOVE {INDEX} crawl"), INDEX, "dedupe remove --yes crawl", "remove crawl";
         format!("CHG.SWEEP {FRONTIER}"), FRONTIER, "chg sweep", "sweep";
+        format!("CHG.PACK {FRONTIER}"), FRONTIER, "chg pack", "pack";
+        format!("CHG.UNPACK {FRONTIER}"), FRONTIER, "chg unpack", "unpack";
     ] {
         let mut asker = server.wire();
         asker.send(&line.split(' ').collect::<Vec<_>>());

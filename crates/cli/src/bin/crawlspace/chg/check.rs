@@ -5,8 +5,8 @@ use std::io;
 use clap::Args;
 use crawlspace_client::frontier::Check;
 
+use super::existing;
 use crate::Asking;
-use crate::observe::{Kind, is_frontier};
 use crate::table::{Table, count};
 
 /// Check that all counts agree and that each group is in the right queue. Exit status 1 if
@@ -24,8 +24,7 @@ impl ShowCheck {
         let frontier = self.asking.frontier()?;
         let check = frontier.check().map_err(io::Error::other)?;
         if check.consistent {
-            let info = frontier.info().map_err(io::Error::other)?;
-            self.asking.expect(Kind::Frontier, is_frontier(&info))?;
+            existing(&self.asking, &frontier)?;
         }
         self.asking.tell(&check, print_check)?;
         Ok(check.consistent)

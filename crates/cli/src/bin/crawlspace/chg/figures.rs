@@ -6,11 +6,11 @@ use clap::Args;
 use crawlspace_client::frontier::{Expired, Info, Why};
 use crawlspace_compact::limits::chg::{COUNT, MAX_COUNT};
 
-use crate::Asking;
+use super::existing;
 use crate::columns::Columns;
-use crate::observe::{Kind, is_frontier};
 use crate::table::{Table, count, duration};
 use crate::terminal::{Bytes, say, text};
+use crate::{Asking, storage};
 
 /// Show the lengths and speed of the queues, and whether the pauses between fetches were kept.
 #[derive(Args)]
@@ -23,8 +23,7 @@ pub(crate) struct ShowInfo {
 
 impl ShowInfo {
     pub(crate) fn run(&self) -> io::Result<bool> {
-        let info = self.asking.frontier()?.info().map_err(io::Error::other)?;
-        self.asking.expect(Kind::Frontier, is_frontier(&info))?;
+        let info = existing(&self.asking, &self.asking.frontier()?)?;
         self.asking
             .tell(&info, |info| print_info(&self.asking, info))?;
         Ok(true)
@@ -67,7 +66,10 @@ fn print_info(asking: &Asking, info: &Info) -> io::Result<()> {
             Ok(late) => {
                 format!("every fetch waited for its pause; the earliest started {late} ms after it")
             }
-            Err(_) => format!("a fetch started {} ms too soon", margin.unsigned_abs()),
+            Err(_) => format!(
+                "a fetch started {} ms before its pause was over",
+                margin.unsigned_abs()
+            ),
         };
         table.row(
             "politeness",
@@ -75,6 +77,7 @@ fn print_info(asking: &Asking, info: &Info) -> io::Result<()> {
             &late,
         )?;
     }
+    storage::row(&mut table, "chg", info.storage)?;
     table.end()
 }
 

@@ -9,8 +9,8 @@ use crawlspace_client::frontier::{ListedGroup, ListedUri, Page, Queue};
 
 use crawlspace_compact::limits::chg::{COUNT, MAX_COUNT};
 
+use super::existing;
 use crate::columns::Columns;
-use crate::observe::{Kind, is_frontier};
 use crate::table::count;
 use crate::terminal::{Bytes, say, text};
 use crate::{Asking, time};
@@ -91,8 +91,7 @@ impl Groups {
         let page = |cursor: Option<&[u8]>, count| frontier.list(queue, cursor, count);
         let groups = self.most.of(page)?;
         if groups.is_empty() {
-            let info = frontier.info().map_err(io::Error::other)?;
-            self.asking.expect(Kind::Frontier, is_frontier(&info))?;
+            existing(&self.asking, &frontier)?;
         }
         self.asking.tell_all(&groups, print_groups)?;
         Ok(true)

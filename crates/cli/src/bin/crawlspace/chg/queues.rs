@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use clap::Args;
 use crawlspace_client::frontier::Frontier;
-use crawlspace_client::{Ask, Call};
+use crawlspace_client::{Ask, Call, Code};
 use serde::Serialize;
 
 use crate::Asking;
@@ -124,7 +124,7 @@ impl Drop {
     fn empty(&self, frontier: &Frontier, group: &Bytes) -> io::Result<bool> {
         let what = format!("group {group}");
         let why = frontier.why(group.as_bytes()).map_err(io::Error::other)?;
-        if !self.is_wanted(&what, why.count)? {
+        if !self.is_wanted(&what, Some(why.count))? {
             return Ok(false);
         }
         let dropped = frontier.drop_group(group.as_bytes());
@@ -137,8 +137,13 @@ impl Drop {
         self.tell(&outcome, &what, uris, &many(executions, "crawl"))
     }
 
-    fn is_wanted(&self, what: &str, queued: u64) -> io::Result<bool> {
-        say(format_args!("{what}: {} queued", many(queued, "URI")));
+    fn is_wanted(&self, what: &str, queued: Option<u64>) -> io::Result<bool> {
+        match queued {
+            Some(queued) => say(format_args!("{what}: {} queued", many(queued, "URI"))),
+            None => say(format_args!(
+                "{what}: the number of its URIs is not known, because the frontier is not in plain keys"
+            )),
+        }
         self.consent.given("Drop them all?")
     }
 
@@ -151,16 +156,19 @@ impl Drop {
     }
 }
 
-/// Returns the number of queued URIs of this crawl, from its documented key.
-fn queued(frontier: &Frontier, execution: &[u8]) -> io::Result<u64> {
+/// Returns the number of queued URIs of this crawl, from its documented key. A packed frontier does not have
+/// that key.
+fn queued(frontier: &Frontier, execution: &[u8]) -> io::Result<Option<u64>> {
     let mut queued = redis::cmd("HGET");
     queued
         .arg([frontier.prefix(), b"EIDC"].concat())
         .arg(execution);
-    let queued = frontier
-        .server()
-        .ask(Call::<Option<u64>>::new(queued).repeatable());
-    Ok(queued.map_err(io::Error::other)?.unwrap_or(0))
+    let queued = Call::<Option<u64>>::new(queued).repeatable();
+    match frontier.server().ask(queued) {
+        Ok(queued) => Ok(Some(queued.unwrap_or(0))),
+        Err(error) if error.code() == Some(Code::WrongType) => Ok(None),
+        Err(error) => Err(io::Error::other(error)),
+    }
 }
 
 /// Move due groups to chg_ready, for plain clients that take groups from there.

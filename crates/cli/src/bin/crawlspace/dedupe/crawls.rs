@@ -3,14 +3,14 @@
 use std::io;
 
 use clap::Args;
-use crawlspace_client::dedupe::{self, Crawl, CrawlState, CrawlStats, Listed, Profile, Storage};
+use crawlspace_client::dedupe::{self, Crawl, CrawlState, CrawlStats, Listed, Profile};
 use serde::Serialize;
 
-use crate::Asking;
 use crate::columns::Columns;
 use crate::observe::{Kind, is_index};
 use crate::table::{Table, bytes, count, share, size};
 use crate::terminal::{Bytes, text};
+use crate::{Asking, storage};
 
 /// Show the counts of an index, or of one crawl.
 #[derive(Args)]
@@ -79,14 +79,7 @@ impl Stats {
         if stats.profile != Profile::Document {
             table.row("profile", stats.profile.word(), "")?;
         }
-        if stats.storage != Storage::Plain {
-            let note = match stats.storage {
-                Storage::Packing => "running or interrupted; dedupe pack resumes it",
-                Storage::Unpacking => "running or interrupted; dedupe unpack resumes it",
-                _ => "",
-            };
-            table.row("storage", stats.storage.word(), note)?;
-        }
+        storage::row(&mut table, "dedupe", stats.storage)?;
         table.end()
     }
 }

@@ -3,16 +3,18 @@
 use std::io;
 
 use clap::Args;
-use crawlspace_client::dedupe::{Moved, Storage};
+use crawlspace_client::Error;
+use crawlspace_client::dedupe::{Index, Moved, Storage};
 
 use crate::Asking;
+use crate::storage::sentence;
 use crate::table::{Table, count, size};
 
 /// Store the committed part of an index in one value, which takes a fraction of the memory.
 ///
-/// DEDUPE commands keep returning the same replies; plain clients can no longer read committed
-/// hashes. Clients can work on the index meanwhile. An interrupted run resumes where it stopped.
-/// Crawls that are committed later are packed as well.
+/// DEDUPE commands keep returning the same replies; plain clients can no longer read committed hashes.
+/// Clients can work on the index meanwhile. The server continues if this command is interrupted; if the
+/// server is interrupted, run the command again. Crawls that are committed later are packed as well.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace dedupe pack --prefix '{coll-42}:'")]
@@ -23,18 +25,15 @@ pub(crate) struct Pack {
 
 impl Pack {
     pub(crate) fn run(&self) -> io::Result<bool> {
-        let index = self.asking.index()?;
-        let moved = self.asking.waited(&["pack"], || index.pack());
-        let moved = moved.map_err(io::Error::other)?;
-        self.asking.tell(&moved, print)?;
-        Ok(true)
+        convert(&self.asking, "pack", Index::pack)
     }
 }
 
 /// Store a packed index in the documented keys again, which any client can read.
 ///
-/// They take several times the memory of the packed index: make sure that there is room. Clients can work on the
-/// index meanwhile. An interrupted run resumes where it stopped.
+/// They take several times the memory of the packed index: make sure that there is room. Clients can work on
+/// the index meanwhile. The server continues if this command is interrupted; if the server is interrupted,
+/// run the command again.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace dedupe unpack --prefix '{coll-42}:'")]
@@ -45,22 +44,24 @@ pub(crate) struct Unpack {
 
 impl Unpack {
     pub(crate) fn run(&self) -> io::Result<bool> {
-        let index = self.asking.index()?;
-        let moved = self.asking.waited(&["unpack"], || index.unpack());
-        let moved = moved.map_err(io::Error::other)?;
-        self.asking.tell(&moved, print)?;
-        Ok(true)
+        convert(&self.asking, "unpack", Index::unpack)
     }
 }
 
+/// Converts the storage and prints the result.
+fn convert(
+    asking: &Asking,
+    work: &str,
+    call: fn(&Index) -> Result<Moved, Error>,
+) -> io::Result<bool> {
+    let index = asking.index()?;
+    let moved = asking.waited(&[work], || call(&index));
+    asking.tell(&moved.map_err(io::Error::other)?, print)?;
+    Ok(true)
+}
+
 fn print(moved: &Moved) -> io::Result<()> {
-    let heading = match moved.storage {
-        Storage::Plain => "The index is in plain keys.",
-        Storage::Packed => "The index is packed.",
-        Storage::Packing => "The index is being packed.",
-        Storage::Unpacking => "The index is being unpacked.",
-    };
-    let mut table = Table::new(heading, 14)?;
+    let mut table = Table::new(&sentence("index", moved.storage), 14)?;
     table.row(
         "hashes",
         count(moved.hashes),

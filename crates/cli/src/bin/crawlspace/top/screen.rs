@@ -53,7 +53,7 @@ impl View {
 
     fn frontiers(&self) -> Vec<String> {
         let mut table = Columns::new(
-            "frontier | due> | for> | busy> | waiting> | URIs> | workers wait> | leases/s> | expired>",
+            "frontier | due> | for> | busy> | waiting> | URIs> | workers wait> | leases/s> | expired> | storage",
         );
         for FrontierView {
             db, prefix, info, ..
@@ -74,6 +74,7 @@ impl View {
                 count(info.waiters),
                 count(info.rate_leases),
                 count(info.expired),
+                info.storage.word().to_owned(),
             ]);
         }
         let mut lines = table.lines();
@@ -110,8 +111,8 @@ impl View {
                 share(stats.dupe_urls, stats.total_urls),
                 bytes(stats.conserved_size),
                 match stats.storage {
-                    Storage::Packed => format!("{} packed", bytes(stats.memory)),
-                    _ => bytes(stats.memory),
+                    Storage::Plain => bytes(stats.memory),
+                    other => format!("{} {}", bytes(stats.memory), other.word()),
                 },
             ]);
         }
