@@ -15,8 +15,8 @@ pub struct Pause {
 }
 
 impl Pause {
-    /// Returns the actual pause minus the requested one; negative if a worker contacted a host
-    /// before its pause was over.
+    /// Returns the actual pause minus the requested one. Negative if a worker fetched from the host
+    /// too early.
     pub fn margin(self) -> i64 {
         self.observed as i64 - self.asked as i64
     }

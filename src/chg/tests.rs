@@ -1,5 +1,6 @@
-//! Random histories on plain maps, with jobs cut into steps between other commands: a host is always fetched
-//! from by one client at a time and not before its pause is over, and no URI is lost or counted twice.
+//! Random histories on plain maps. Other commands run between the steps of jobs. Checks that only
+//! one client at a time fetches from a host, that it does not fetch too soon, and that no URI is
+//! lost or counted twice.
 
 use std::collections::BTreeMap;
 

@@ -121,14 +121,14 @@ impl<S: Ask> Frontier<S> {
         self.server.ask(Call::new(sweep).repeatable().waits())
     }
 
-    /// Packs the frontier into one value, which takes a fraction of the memory, or creates an empty packed
-    /// frontier (`CHG.PACK`). Returns the number of groups that were moved; 0 if the frontier is packed
-    /// already. All calls keep returning the same results; plain clients can no longer read the keys. Workers
-    /// are served during the change.
+    /// Packs the frontier into one value, which takes a fraction of the memory, or creates an empty
+    /// packed frontier (`CHG.PACK`). Returns the number of moved groups; 0 if the frontier is packed
+    /// already. All calls return the same results as before, but plain clients can no longer read
+    /// the keys. The server serves workers during the conversion.
     ///
-    /// An interrupted change resumes where it stopped. If the connection breaks and the command is retried,
-    /// it waits for the running change; the reply then counts the groups of both attempts, unless the server
-    /// was restarted.
+    /// An interrupted conversion resumes where it stopped. If the connection breaks and the client
+    /// retries the command, the retry waits for the running conversion. The reply then counts the
+    /// groups of both attempts, unless the server was restarted.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -146,9 +146,9 @@ impl<S: Ask> Frontier<S> {
         self.server.ask(Call::new(pack).repeatable().waits())
     }
 
-    /// Unpacks the frontier into the documented keys (`CHG.UNPACK`), which take several times the memory.
-    /// Returns the number of groups that were moved; 0 if the frontier is plain already. An interrupted
-    /// change resumes as with [`pack`](Frontier::pack).
+    /// Unpacks the frontier into the documented keys (`CHG.UNPACK`), which take several times as much
+    /// memory. Returns the number of moved groups; 0 if the frontier is plain already. An interrupted
+    /// conversion resumes as with [`pack`](Frontier::pack).
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;

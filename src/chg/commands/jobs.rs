@@ -121,8 +121,8 @@ fn submit(
 ) -> Result<Answer, String> {
     let writes = now.is_some();
     let id = JobId::new("frontier", call.db, call.prefix, writes, work, arguments);
-    // Only jobs that write by the clock can be shared. With a time from the client every request
-    // differs, and a job that only reads uses the permissions of its own user.
+    // Only jobs that write at the time of the clock can be shared. If clients specify the time,
+    // every request differs; and a job that only reads uses the permissions of its own user.
     let may_attach = now.is_some_and(|now| !now.simulated);
     submit_as(call, id, (now, may_attach), job)
 }
@@ -161,7 +161,7 @@ pub(super) fn pause_in_slices(
     execution: &[u8],
     pause: bool,
 ) -> Result<Answer, String> {
-    // A pause waits only for other pauses. Other jobs on the frontier may take long.
+    // A pause waits only for other pauses, because other jobs on the frontier may take long.
     let id = JobId::new("frontier", call.db, call.prefix, false, "pause", &[]);
     let job = pause_execution(execution, pause, now.ms);
     submit_as(call, id, (Some(now), false), job)

@@ -62,8 +62,8 @@ pub struct JobId {
 }
 
 impl JobId {
-    /// Identifies work on a data set: the keys of a prefix. Jobs that write to these keys run one after the
-    /// other; jobs that read do not wait for them.
+    /// Creates the identity of a job on a data set, that is, on the keys of a prefix. Jobs that write
+    /// to these keys run one after the other. Jobs that only read do not wait for them.
     pub fn new(
         kind: &'static str,
         db: c_int,
