@@ -105,9 +105,13 @@ impl<'a> Args<'a> {
     }
 
     /// Returns true if the next argument is this keyword, in any case.
+    #[inline]
     pub fn is(&self, word: &str) -> bool {
+        let word = word.as_bytes();
+        let begins =
+            |argument: &[u8]| argument.len() == word.len() && (argument[0] ^ word[0]) & !0x20 == 0;
         self.peek()
-            .is_some_and(|argument| argument.eq_ignore_ascii_case(word.as_bytes()))
+            .is_some_and(|argument| begins(argument) && argument.eq_ignore_ascii_case(word))
     }
 
     /// Reads the next argument if it is this keyword, in any case.

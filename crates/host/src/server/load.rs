@@ -9,7 +9,7 @@ use super::config::Setting;
 use super::facts::{server_info, warn_of_eviction};
 use super::info::Named;
 use super::metric::Metric;
-use super::{alarm, cluster, config, guard, include, info, job, notify, turn, worker};
+use super::{alarm, allocator, cluster, config, guard, include, info, job, notify, turn, worker};
 use crate::aligned::ALIGNED;
 
 const NAME: &CStr = c"crawlspace";
@@ -152,6 +152,7 @@ unsafe fn register(ctx: Ctx, arguments: &[&[u8]], families: &[Family]) -> Result
     }
     warn_of_eviction(ctx);
     warn_of_include(ctx);
+    allocator::keep_blocks();
     Ok(())
 }
 

@@ -27,13 +27,14 @@ use super::replication::replicate;
 
 use hashes::{MANY_FIELDS, Pending};
 pub use native::{By, Gathering, Replicated};
-use open::{OPEN_KEYS, OpenKey};
+use open::OpenKey;
 pub use scans::ScanCursor;
 
 /// Keys of the database selected by `ctx`, for the duration of one command or slice.
 pub struct RedisKeyspace {
     ctx: Ctx,
-    open: SmallVec<[(RmString, OpenKey); OPEN_KEYS]>,
+    /// Few are inline, because a key space is moved several times before the first key is opened.
+    open: SmallVec<[(RmString, OpenKey); 4]>,
     pending: Option<Pending>,
     /// Changes of a native value that are not replicated yet. Never set together with `pending`.
     gathered: Option<native::Gathered>,
@@ -42,7 +43,7 @@ pub struct RedisKeyspace {
     /// Fields that will probably be requested next, in this order: from the last scan, or from
     /// `offer_fields`.
     expected: VecDeque<RmString>,
-    reader: Option<Reader>,
+    reader: Option<Box<Reader>>,
 }
 
 /// Returns true if a key is bookkeeping, which every command may read without a permission of the
@@ -91,12 +92,12 @@ impl RedisKeyspace {
         exempt: Exempt,
         stands_for: Option<(RmString, RmString)>,
     ) {
-        self.reader = Some(Reader {
+        self.reader = Some(Box::new(Reader {
             user,
             prefix: prefix.len(),
             exempt,
             stands_for,
-        });
+        }));
     }
 
     /// Replicates all writes since the last call, and sends keyspace events.

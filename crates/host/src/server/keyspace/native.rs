@@ -24,6 +24,8 @@ pub enum By<'a> {
     /// [`Native::REBUILT_BY`] with these arguments after the key. They are computed only if there
     /// is a replica or an append-only file.
     Arguments(&'a dyn Fn() -> Vec<Vec<u8>>),
+    /// [`Native::REBUILT_BY`] with one argument after the key.
+    Log(&'a [u8]),
     /// The running command, unchanged. It must have the same effect on a replica.
     TheCommand,
 }
@@ -289,6 +291,20 @@ impl RedisKeyspace {
                 // SAFETY: main thread, live context of the command.
                 unsafe { rm!(RedisModule_ReplicateVerbatim(self.ctx.raw())) };
             }
+            By::Log(log) => replicate(self.ctx, || {
+                // SAFETY: main thread, live context; the format matches the arguments, and the server takes its own
+                // reference and copy.
+                unsafe {
+                    rm!(RedisModule_Replicate(
+                        self.ctx.raw(),
+                        T::REBUILT_BY.as_ptr(),
+                        c"sb".as_ptr(),
+                        key.raw(),
+                        log.as_ptr(),
+                        log.len()
+                    ));
+                }
+            }),
             By::Arguments(arguments) => replicate(self.ctx, || {
                 let strings: Vec<RmString> = arguments().iter().map(|a| RmString::new(a)).collect();
                 let mut arguments: Vec<_> = strings.iter().map(RmString::raw).collect();

@@ -9,7 +9,7 @@ use crate::server::acl::Access;
 use crate::server::api::{Ctx, RmString, raw, rm};
 
 /// Maximum number of keys that stay open for reading.
-pub(super) const OPEN_KEYS: usize = 16;
+const OPEN_KEYS: usize = 16;
 
 /// An open key. Dropping it closes the key.
 pub(super) struct OpenKey {
