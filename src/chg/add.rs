@@ -69,10 +69,12 @@ impl<K: Store> Frontier<K> {
         if self.drops.has(ks, execution, now)? {
             return Ok(vec![None; uris.len()]);
         }
-        for uri in uris.iter().skip(1) {
-            // Load all groups before the first write, so that a key of the wrong type changes
-            // nothing. The loop below loads the first group before it writes.
-            self.groups.load(ks, uri.chg)?;
+        if ks.has_plain_groups() {
+            for uri in uris.iter().skip(1) {
+                // Load all groups before the first write, so that a key of the wrong type changes
+                // nothing. The loop below loads the first group before it writes.
+                self.groups.load(ks, uri.chg)?;
+            }
         }
         let field = ks.name(&[COUNTED, execution]);
         let mut counts = Vec::with_capacity(uris.len());
@@ -119,11 +121,13 @@ impl<K: Store> Frontier<K> {
         if self.drops.has(ks, execution, now)? {
             return Ok(vec![None; uris.len()]);
         }
-        for uri in uris.iter().skip(1) {
-            // Load all groups before the first write, as in `add`.
-            self.groups.load(ks, uri.chg)?;
-            let key = self.keys.uris_key(ks, uri.chg);
-            ks.keeps_uris(&key)?;
+        if ks.has_plain_groups() {
+            for uri in uris.iter().skip(1) {
+                // All or nothing, as in `add`.
+                self.groups.load(ks, uri.chg)?;
+                let key = self.keys.uris_key(ks, uri.chg);
+                ks.keeps_uris(&key)?;
+            }
         }
         let mut counts = Vec::with_capacity(uris.len());
         let mut added = 0;

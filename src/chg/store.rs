@@ -55,8 +55,12 @@ pub trait Store: Keyspace + 'static {
         true
     }
 
-    /// Returns true if a plain key is at a name where a packed frontier has a marker. Commands then
-    /// fail with `MIXED`.
+    /// Returns true if groups can be in plain keys, which can hold another type.
+    fn has_plain_groups(&self) -> bool {
+        true
+    }
+
+    /// Returns true if a key is a plain key where a packed frontier has a marker, so that commands fail with `MIXED`.
     fn is_misplaced(&mut self, _key: &Self::Name) -> bool {
         false
     }

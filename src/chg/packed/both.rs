@@ -1101,6 +1101,10 @@ impl<P: Store, H: Home<P>> Store for Both<P, H> {
         self.either.packed.is_none()
     }
 
+    fn has_plain_groups(&self) -> bool {
+        self.either.packed.is_none() || self.change.is_some()
+    }
+
     fn is_misplaced(&mut self, key: &Self::Name) -> bool {
         let key = match key {
             BothName::One(key) => key,

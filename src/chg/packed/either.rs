@@ -518,6 +518,10 @@ impl<P: Store, H: Holder> Store for Either<P, H> {
         self.packed.is_none()
     }
 
+    fn has_plain_groups(&self) -> bool {
+        self.packed.is_none()
+    }
+
     fn is_misplaced(&mut self, key: &Self::Name) -> bool {
         match (key, &mut self.packed) {
             (EitherName::Packed(key), Some(holder)) => holder.is_misplaced(key),
