@@ -69,8 +69,26 @@ impl Texts {
         self.tables.current()
     }
 
-    /// Removes an owner. If it was the last owner of a table that new owners do not use, removes
-    /// the table.
+    /// Counts an owner of a table that was restored; returns false if there is no such table.
+    pub fn adopt(&mut self, table: u16) -> bool {
+        self.tables.adopt(table);
+        self.tables.get(table).is_some()
+    }
+
+    /// Calls `each` with the tables and their numbers, in their saved form; the last one is for new owners.
+    pub fn save(&self, mut each: impl FnMut(u16, &[u8])) {
+        self.tables.save(&mut each);
+    }
+
+    /// Restores a saved table. New owners use the table that was restored last.
+    ///
+    /// # Errors
+    /// The reason why the table is invalid.
+    pub fn restore(&mut self, number: u16, saved: &[u8]) -> Result<(), String> {
+        self.tables.restore(number, saved)
+    }
+
+    /// Removes an owner. The last one of a table removes the table, unless new owners use it.
     pub fn retire(&mut self, table: u16) {
         // Another table may get this number.
         self.last.of = None;

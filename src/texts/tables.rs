@@ -317,6 +317,15 @@ impl Tables {
         used.filter_map(|(number, used)| Some((number, &*used.as_ref()?.saved)))
     }
 
+    /// Calls `each` with the tables and their numbers, in their saved form, the current one last.
+    pub fn save(&self, each: &mut dyn FnMut(u16, &[u8])) {
+        let others = self.iter().filter(|(number, _)| *number != self.current);
+        let current = self.iter().filter(|(number, _)| *number == self.current);
+        others
+            .chain(current)
+            .for_each(|(number, saved)| each(number, saved));
+    }
+
     /// Restores a saved table. New chunks use the table that was restored last.
     ///
     /// # Errors

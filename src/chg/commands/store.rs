@@ -193,9 +193,8 @@ impl Held {
     fn put(&mut self, log: Vec<u8>) -> Result<()> {
         let exists = !self.value.is_null();
         let mut new = self.new.take();
-        let arguments = || vec![b"APPLY".to_vec(), log.clone()];
         let replicated = Replicated {
-            by: By::Arguments(&arguments),
+            by: By::Log(&log),
             event: c"chg.packed",
         };
         self.value = std::ptr::null_mut();
@@ -318,8 +317,8 @@ pub fn storage_of(keys: &mut RedisKeyspace, prefix: &[u8]) -> Option<State> {
     found
 }
 
-/// `crawlspace.frontier key APPLY log` and `crawlspace.frontier key CHUNK chunk`. The master sends
-/// it to replicas and the append-only file; a client that sends it changes the packed frontier.
+/// `crawlspace.frontier key log` and `crawlspace.frontier key CHUNK chunk`. Only the server sends it; a manual call
+/// changes a packed frontier accordingly.
 struct ChangePacked;
 
 impl Internal for ChangePacked {
@@ -327,18 +326,17 @@ impl Internal for ChangePacked {
     const FLAGS: &'static CStr = c"write deny-oom admin";
 
     fn run(call: &mut InternalCall<'_>) -> std::result::Result<(), String> {
-        let change: fn(&mut Packed, &[u8]) -> std::result::Result<(), String> = match call.arguments
-        {
-            [b"APPLY", _] => Packed::apply,
-            [b"CHUNK", _] => Packed::load,
+        type Apply = fn(&mut Packed, &[u8]) -> std::result::Result<(), String>;
+        let (change, log): (Apply, &[u8]) = match *call.arguments {
+            [log] => (Packed::apply, log),
+            [b"CHUNK", chunk] => (Packed::load, chunk),
             _ => {
                 return Err(
-                    "ERR syntax error: a key, then APPLY and a log, or CHUNK and a chunk are expected"
-                        .into(),
+                    "ERR syntax error: a key, then a log, or CHUNK and a chunk are expected".into(),
                 );
             }
         };
-        let (key, log) = (call.key.clone(), call.arguments[1]);
+        let key = call.key.clone();
         let existed = call.keys.exists(&key);
         let changed = call.keys.change_native(&key, true, |packed: &mut Packed| {
             let replicated = Replicated {

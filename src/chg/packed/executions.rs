@@ -131,6 +131,57 @@ impl Executions {
         (page, (until < end).then_some(until))
     }
 
+    /// Returns true if an execution has this number.
+    pub fn knows(&self, number: u32) -> bool {
+        !self.name(number).is_empty()
+    }
+
+    /// Calls `each` with all numbers, ascending, the names, and the numbers of queued URIs; a number that is not in use
+    /// has no name.
+    pub fn each(&self, mut each: impl FnMut(u32, &[u8], u64)) {
+        for number in 0..self.all.end() {
+            if let Some(execution) = self.all.peek(number) {
+                each(number, &execution.name, execution.queued);
+            }
+        }
+    }
+
+    /// Restores an execution, or a number that is not in use. Numbers must ascend, without gaps. Returns false if the
+    /// execution does not fit.
+    pub fn restore(&mut self, number: u32, name: &[u8], queued: u64) -> bool {
+        let follows = number == self.all.end() && self.all.len() == self.all.end() as usize;
+        let is_new = !self.by_name.contains_key(name);
+        if !follows || !is_new || queued > i64::MAX as u64 - self.total {
+            return false;
+        }
+        let execution = Execution {
+            name: name.into(),
+            ..Execution::default()
+        };
+        self.all.insert(execution, u32::MAX);
+        if !name.is_empty() {
+            self.by_name.insert(name.into(), number);
+            // One place refers to it while groups are loaded.
+            self.all.get_mut(number).users = 1;
+            self.set_queued(name, queued);
+            self.all.get_mut(number).users = 0;
+        }
+        true
+    }
+
+    /// Ends the restoration of executions: numbers that are not in use become free.
+    pub fn restored(&mut self) {
+        if self.by_name.is_empty() {
+            self.all = Slab::default();
+        } else if self.all.len() == self.all.end() as usize {
+            for number in 0..self.all.end() {
+                if !self.knows(number) {
+                    self.all.remove(number);
+                }
+            }
+        }
+    }
+
     /// Returns the reference counts of all executions.
     #[cfg(test)]
     pub fn users(&self) -> Vec<u64> {

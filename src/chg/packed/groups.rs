@@ -10,12 +10,13 @@ use crawlspace_compact::blocks::Blocks;
 use crawlspace_compact::index::Index;
 use crawlspace_compact::keyed;
 use crawlspace_compact::linear::List;
-use crawlspace_compact::number::{Reader, put_bytes};
+use crawlspace_compact::number::{Malformed, Reader, put_bytes};
 use crawlspace_host::sizes::class;
 
 use super::super::group::Id;
 use super::super::time::Millis;
 use super::super::uris::Uris;
+use super::log::Log;
 use super::record::Record;
 use super::spelling::Spelling;
 
@@ -32,6 +33,20 @@ const PACKED_BYTES: usize = 512;
 pub(super) struct Stock {
     pub spelling: Spelling,
     pub uris: Uris,
+}
+
+impl Stock {
+    /// Appends the compact form, with times relative to a base; returns false, and appends nothing, if there are too many
+    /// URIs for it.
+    fn put(&self, base: Millis, out: &mut Vec<u8>) -> bool {
+        let end = out.len();
+        self.spelling.write(out);
+        let is_small = self.uris.pack(base, PACKED_BYTES, out);
+        if !is_small {
+            out.truncate(end);
+        }
+        is_small
+    }
 }
 
 /// The place of the URIs of an open group.
@@ -78,6 +93,8 @@ pub(super) struct Groups {
     slots: SmallVec<[u32; OPEN]>,
     /// Position of the open group that was used last.
     last: usize,
+    /// Slots of groups that changed in this command, also if they were closed since.
+    touched: Vec<u32>,
     /// Slots of closed groups that changed since they were logged.
     pending: Vec<u32>,
     /// URIs of groups that have many.
@@ -130,14 +147,9 @@ impl Groups {
         if let Some(slot) = self.find(id) {
             return slot;
         }
-        let slot = match self.free.pop() {
-            Some(slot) => slot,
-            None => {
-                self.blocks.push(Box::default());
-                self.blocks.len() as u32 - 1
-            }
-        };
+        let slot = self.free_slot();
         self.len += 1;
+        self.table.add(keyed::hash(id) as u32, slot);
         let record = Record::default();
         let open = Open {
             slot,
@@ -149,10 +161,95 @@ impl Groups {
             unlogged: false,
             may_be_empty: true,
         };
+        self.touched.push(slot);
         self.put(&open, None);
-        self.table.add(keyed::hash(id) as u32, slot);
         self.keep_open(open);
         slot
+    }
+
+    /// Appends the block of a group for files, without places in `chg_ready`; returns false, and appends nothing, if the
+    /// group has nothing else.
+    pub fn save(&self, slot: u32, out: &mut Vec<u8>) -> bool {
+        let read;
+        let open = match self.position(slot) {
+            Some(at) => &*self.open[at],
+            None => {
+                read = self.read(slot);
+                &read
+            }
+        };
+        let is_stored = open.record.is_stored();
+        if !open.changed && open.record.listed == 0 {
+            let block = self.blocks.get(slot as usize).expect("a slot in use");
+            if is_stored || matches!(open.place, Place::Block(_)) {
+                out.extend_from_slice(block);
+                return true;
+            }
+        }
+        let start = out.len();
+        put_bytes(out, &open.id);
+        open.record.write_unlisted(out);
+        let base = open.record.group.due;
+        let has_stock = match &open.place {
+            Place::Nowhere | Place::Apart => false,
+            Place::Here(stock) => stock.put(base, out),
+            Place::Block(at) => self.unpack(slot, *at, open.base).put(base, out),
+        };
+        if !is_stored && !has_stock {
+            out.truncate(start);
+        }
+        is_stored || has_stock
+    }
+
+    /// Returns the URIs of a group if its block does not contain them.
+    pub fn saved_apart(&self, slot: u32) -> Option<&Stock> {
+        match self.position(slot).map(|at| &self.open[at].place) {
+            None | Some(Place::Apart) => self.apart.get(&slot).map(|stock| &**stock),
+            Some(Place::Here(stock)) if !stock.uris.is_small(PACKED_BYTES) => Some(stock),
+            _ => None,
+        }
+    }
+
+    /// Adds a group from the block in a file. `accept` checks its record, and its URIs, if there are any.
+    ///
+    /// # Errors
+    /// Fails if the block is malformed or refused, or the group is here already; then nothing changes.
+    pub fn restore(
+        &mut self,
+        block: &[u8],
+        knows: &dyn Fn(&[u8]) -> bool,
+        accept: impl FnOnce(&Record, Option<&Stock>) -> bool,
+    ) -> Result<(u32, Record), Malformed> {
+        let mut from = Reader::new(block);
+        let id = from.bytes()?;
+        let record = Record::read(&mut from)?;
+        let stock = match from.is_empty() {
+            true => None,
+            false => {
+                let (spelling, len) = Spelling::read(from.rest())?;
+                let (base, packed) = (record.group.due, &from.rest()[len..]);
+                let uris = Uris::unpack_checked(base, packed, PACKED_BYTES, knows)?;
+                Some(Stock { spelling, uris })
+            }
+        };
+        let is_new = Log::is_name(id) && self.find(id).is_none();
+        let is_empty = !record.is_stored() && stock.is_none();
+        if record.listed > 0 || is_empty || !is_new || !accept(&record, stock.as_ref()) {
+            return Err(Malformed("has a group that does not fit"));
+        }
+        let slot = self.free_slot();
+        self.len += 1;
+        self.table.add(keyed::hash(id) as u32, slot);
+        self.bytes += class(block.len());
+        *self.blocks.get_mut(slot as usize).expect("a free slot") = block.into();
+        Ok((slot, record))
+    }
+
+    fn free_slot(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.blocks.push(Box::default());
+            self.blocks.len() as u32 - 1
+        })
     }
 
     /// Returns the position of an open group.
@@ -249,21 +346,26 @@ impl Groups {
 
     /// Returns a group for a change.
     pub fn change(&mut self, slot: u32) -> &mut Open {
+        let open = self.touch(slot);
+        open.unlogged = true;
+        open
+    }
+
+    /// Opens a group, which may be empty after a change.
+    fn touch(&mut self, slot: u32) -> &mut Open {
         let at = self.opened(slot);
         let open = &mut self.open[at];
+        if !open.may_be_empty {
+            open.may_be_empty = true;
+            self.touched.push(slot);
+        }
         open.changed = true;
-        open.unlogged = true;
-        open.may_be_empty = true;
         open
     }
 
     /// Returns the record of a group for a change that is logged in another way.
     pub fn change_quietly(&mut self, slot: u32) -> &mut Record {
-        let at = self.opened(slot);
-        let open = &mut self.open[at];
-        open.changed = true;
-        open.may_be_empty = true;
-        &mut open.record
+        &mut self.touch(slot).record
     }
 
     /// Calls `each` with the groups that changed since it was called before.
@@ -273,7 +375,10 @@ impl Groups {
         pending.dedup();
         for slot in pending {
             match self.position(slot) {
-                Some(at) => self.open[at].unlogged = true,
+                Some(at) => {
+                    self.open[at].unlogged = false;
+                    each(&self.open[at]);
+                }
                 None => {
                     let open = self.read(slot);
                     each(&open);
@@ -281,30 +386,36 @@ impl Groups {
                 }
             }
         }
-        for open in &mut self.open {
-            if std::mem::take(&mut open.unlogged) {
-                each(open);
+        for &slot in &self.touched {
+            if let Some(at) = self.position(slot)
+                && std::mem::take(&mut self.open[at].unlogged)
+            {
+                each(&self.open[at]);
             }
         }
     }
 
     /// Removes the open groups of which nothing is stored any more.
     pub fn close_empty(&mut self) {
-        let mut at = self.open.len();
-        while let Some(before) = at.checked_sub(1) {
-            at = before;
+        let mut touched = std::mem::take(&mut self.touched);
+        for slot in touched.drain(..) {
+            let Some(at) = self.position(slot) else {
+                continue;
+            };
             let open = &mut self.open[at];
             let is_changed = std::mem::take(&mut open.may_be_empty);
             if is_changed && open.record.is_empty() && matches!(open.place, Place::Nowhere) {
                 self.close_at(at);
             }
         }
+        self.touched = touched;
     }
 
     /// Writes all open groups back.
     pub fn close_all(&mut self) {
         self.hashes.clear();
         self.slots.clear();
+        self.touched.clear();
         for open in std::mem::take(&mut self.open) {
             self.close(*open);
         }
@@ -346,16 +457,7 @@ impl Groups {
         bytes.clear();
         put_bytes(&mut bytes, &open.id);
         open.record.write(&mut bytes);
-        let end = bytes.len();
-        let mut apart = None;
-        if let Some(stock) = stock {
-            stock.spelling.write(&mut bytes);
-            let base = open.record.group.due;
-            if !stock.uris.pack(base, PACKED_BYTES, &mut bytes) {
-                bytes.truncate(end);
-                apart = Some(stock);
-            }
-        }
+        let apart = stock.filter(|stock| !stock.put(open.record.group.due, &mut bytes));
         let block = self
             .blocks
             .get_mut(open.slot as usize)
@@ -412,10 +514,9 @@ impl Groups {
 
     /// Records that the URIs of a group changed; returns what is left of them if they are none.
     pub fn changed_stock(&mut self, slot: u32) -> Option<Box<Stock>> {
+        self.touch(slot);
         let at = self.opened(slot);
         let open = &mut self.open[at];
-        open.changed = true;
-        open.may_be_empty = true;
         match std::mem::replace(&mut open.place, Place::Nowhere) {
             Place::Here(stock) if stock.uris.is_empty() => Some(stock),
             Place::Apart => {

@@ -16,7 +16,7 @@ use super::super::keys::COUNTED;
 use super::super::uris::{Bytes, Changed, Kept, Op, Uris, Words, first_uri};
 use super::executions::Executions;
 use super::groups::{Groups, Stock};
-use super::log::{Kind, Log};
+use super::log::{ExecutionName, Kind, Log};
 use super::moved::Moving;
 use super::name::{Name, Part};
 use super::order::Order;
@@ -78,7 +78,7 @@ pub struct Stored {
 }
 
 /// Numbers of executions.
-type Numbers = SmallVec<[u32; 4]>;
+pub(super) type Numbers = SmallVec<[u32; 4]>;
 
 /// Returns the stored form of the number of an execution.
 fn stored_number(number: u32) -> SmallVec<[u8; 8]> {
@@ -369,7 +369,10 @@ impl Packed {
 
     fn set_queued(&mut self, execution: &[u8], queued: u64) {
         self.executions.set_queued(execution, queued);
-        self.log.begin(Kind::Queued).name(execution).number(queued);
+        self.log
+            .begin(Kind::Queued)
+            .execution(execution)
+            .number(queued);
     }
 
     /// Adds to the number in a field, which does not fall below zero; returns the number before.
@@ -756,11 +759,34 @@ impl Packed {
         op: &Op<'_>,
         look: impl FnOnce(&Kept<'_>) -> T,
     ) -> (Changed, Option<T>) {
+        let ended = if self.log.is_off {
+            ExecutionName::new()
+        } else {
+            self.lease_of(key.id(), op)
+        };
         let (changed, seen) = self.apply_to_uris(key.id(), op, look);
         if changed != Changed::Nothing {
             self.log.begin(Kind::Uris).name(key.id()).change(op);
+            if !ended.is_empty() {
+                self.log.lease_of(&ended);
+            }
         }
         (changed, seen)
+    }
+
+    /// Returns the execution of the lease that a change begins or ends; empty if it does neither.
+    pub(super) fn lease_of(&mut self, id: &[u8], op: &Op<'_>) -> ExecutionName {
+        let token = match *op {
+            Op::Take { execution, .. } => return ExecutionName::from_slice(execution),
+            Op::Done { token } | Op::Return { token, .. } => token,
+            _ => return ExecutionName::new(),
+        };
+        let slot = self.groups.find(id);
+        let stock = slot.and_then(|slot| self.groups.stock(slot));
+        let leased = stock.and_then(|stock| stock.uris.leased(token));
+        leased.map_or_else(ExecutionName::new, |leased| {
+            ExecutionName::from_slice(self.executions.name(number_of(leased.execution)))
+        })
     }
 
     pub(super) fn apply_to_uris<T>(
@@ -931,10 +957,8 @@ impl Packed {
     /// Ends a command, and returns the log of its changes; `None` if nothing changed.
     pub fn flush(&mut self) -> Option<Vec<u8>> {
         let (log, executions) = (&mut self.log, &self.executions);
-        let mut scratch = Vec::new();
-        self.groups.take_unlogged(|open| {
-            log_group(log, &open.id, &open.record, executions, &mut scratch);
-        });
+        self.groups
+            .take_unlogged(|open| log_group(log, &open.id, &open.record, executions));
         self.groups.close_empty();
         std::mem::take(&mut self.log.begun).then(|| self.log.take())
     }
@@ -1025,25 +1049,21 @@ fn respell(stock: &mut Stock, texts: &mut Texts, id: &[u8]) {
 }
 
 /// Logs a group as a whole.
-pub(super) fn log_group(
-    log: &mut Log,
-    id: &[u8],
-    record: &Record,
-    executions: &Executions,
-    scratch: &mut Vec<u8>,
-) {
+pub(super) fn log_group(log: &mut Log, id: &[u8], record: &Record, executions: &Executions) {
+    log.begin(Kind::Group).name(id);
     if log.is_off {
-        log.begin(Kind::Group);
         return;
     }
-    scratch.clear();
-    record.write_alone(scratch);
-    log.begin(Kind::Group)
-        .name(id)
-        .bytes(scratch)
-        .number(record.counts.len() as u64);
+    let clock = log.clock();
+    record.write_alone(clock, &mut log.bytes);
+    let counts = record.counts.len() as u64;
+    match &record.next {
+        None => log.number(counts << 2),
+        Some(next) if Log::is_name(next) => log.number(counts << 2 | 1).name(next),
+        Some(next) => log.number(counts << 2 | 2).bytes(next),
+    };
     for &(number, n) in &record.counts {
-        log.name(executions.name(number)).number(n);
+        log.execution(executions.name(number)).number(n);
     }
 }
 

@@ -1,18 +1,29 @@
-//! The log of changes of a packed frontier, for replicas, append-only files and snapshots.
+//! The log of changes of a packed frontier, for replicas and append-only files, and the entries of files.
 //!
 //! A log is a sequence of entries, each a byte for its kind and then its operands. Numbers are varints
-//! ([`crawlspace_compact::number`]), other bytes are preceded by their length. Ids of groups, and names of executions,
-//! are written once per log and then by their position among the last ones.
+//! ([`crawlspace_compact::number`]), other bytes are preceded by their length. Three operands are shorter:
+//!
+//! - ids of groups, and names of executions, are written once per log and then by their position among the last ones;
+//! - the execution of the lease that began or ended last is a single zero;
+//! - a time is written as its difference from the time before it, and a token as a time and the rest.
 
-use std::collections::VecDeque;
+use smallvec::SmallVec;
 
 use crawlspace_compact::number::{Malformed, Reader, put, put_bytes};
 
+use super::super::Token;
+use super::super::time::{Millis, unzigzag, zigzag};
 use super::super::uris;
 use super::super::uris::Op;
 
 /// Number of names that entries can refer to.
 const NAMES: usize = 8;
+
+/// Initial capacity of a log, in bytes: enough for most commands.
+const CAPACITY: usize = 256;
+
+/// The name of an execution.
+pub(super) type ExecutionName = SmallVec<[u8; 64]>;
 
 /// Kinds of entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,16 +54,26 @@ pub(super) enum Kind {
     Number,
     /// A key is deleted: key.
     Delete,
-    /// A part of the URIs of a group, as in a file: id, chunk.
+    /// A part of the URIs of a group, as in the file of a plain frontier: id, chunk.
     Load,
     /// A group leaves for plain keys: id.
     Forget,
     /// A storage conversion begins or ends: number.
     Moving,
+    /// A symbol table, in files: number, table. The last one is the one for new groups.
+    Table,
+    /// An execution, in files: number, name, number of queued URIs. A number that is not in use has no name.
+    Execution,
+    /// All executions are there, in files.
+    Named,
+    /// A group as it is in memory, in files: block.
+    Block,
+    /// A part of the URIs of a group that are not in its block, in files: id, spelling, chunk.
+    Stock,
 }
 
 impl Kind {
-    const ALL: [Kind; 16] = [
+    const ALL: [Kind; 21] = [
         Kind::Group,
         Kind::Uris,
         Kind::Queued,
@@ -69,6 +90,11 @@ impl Kind {
         Kind::Load,
         Kind::Forget,
         Kind::Moving,
+        Kind::Table,
+        Kind::Execution,
+        Kind::Named,
+        Kind::Block,
+        Kind::Stock,
     ];
 }
 
@@ -76,7 +102,12 @@ impl Kind {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Log {
     pub bytes: Vec<u8>,
-    names: VecDeque<Box<[u8]>>,
+    /// The names that entries can refer to, as ranges of the log; the last one is first.
+    names: SmallVec<[(u32, u32); NAMES]>,
+    /// The last time.
+    clock: Millis,
+    /// The execution of the lease that began or ended last.
+    leased: ExecutionName,
     /// The log has no reader, so nothing is written.
     pub is_off: bool,
     /// Set when an entry was begun.
@@ -85,9 +116,13 @@ pub(super) struct Log {
 
 impl Log {
     /// Begins an entry.
+    #[inline]
     pub fn begin(&mut self, kind: Kind) -> &mut Log {
         self.begun = true;
         if !self.is_off {
+            if self.bytes.capacity() == 0 {
+                self.bytes.reserve(CAPACITY);
+            }
             self.bytes.push(kind as u8);
         }
         self
@@ -98,16 +133,58 @@ impl Log {
         if self.is_off {
             return self;
         }
-        match self.names.iter().position(|known| **known == *name) {
+        let known = |&(from, to): &(u32, u32)| self.bytes[from as usize..to as usize] == *name;
+        match self.names.iter().position(known) {
             Some(at) => put(&mut self.bytes, (at as u64) << 1 | 1),
             None => {
                 put(&mut self.bytes, (name.len() as u64) << 1);
+                let from = self.bytes.len() as u32;
                 self.bytes.extend_from_slice(name);
-                self.names.push_front(name.into());
-                self.names.truncate(NAMES);
+                self.names.truncate(NAMES - 1);
+                self.names.insert(0, (from, self.bytes.len() as u32));
             }
         }
         self
+    }
+
+    /// Returns true if these bytes can be the id of a group or the name of an execution.
+    pub fn is_name(bytes: &[u8]) -> bool {
+        (1..=uris::EXECUTION_BYTES).contains(&bytes.len())
+    }
+
+    /// Appends the name of an execution.
+    pub fn execution(&mut self, name: &[u8]) -> &mut Log {
+        if self.leased.is_empty() || self.leased[..] != *name {
+            return self.name(name);
+        }
+        self.number(0)
+    }
+
+    /// Records the execution of a lease that begins or ends.
+    pub fn lease_of(&mut self, execution: &[u8]) {
+        if !self.is_off {
+            self.leased.clear();
+            self.leased.extend_from_slice(execution);
+        }
+    }
+
+    /// Appends a time.
+    pub fn time(&mut self, time: Millis) -> &mut Log {
+        if !self.is_off {
+            put(&mut self.bytes, zigzag(time, self.clock));
+            self.clock = time;
+        }
+        self
+    }
+
+    /// Appends a token.
+    fn token(&mut self, token: Token) -> &mut Log {
+        self.time(token / 1000).number(token % 1000)
+    }
+
+    /// Returns the last time.
+    pub fn clock(&self) -> Millis {
+        self.clock
     }
 
     /// Appends other bytes.
@@ -141,8 +218,10 @@ impl Log {
                 attempts,
                 uri,
             } => {
-                self.number(0).name(execution).number(weight.unwrap_or(0));
-                self.number(due)
+                self.number(0)
+                    .execution(execution)
+                    .number(weight.unwrap_or(0));
+                self.time(due)
                     .number(depth.into())
                     .number(attempts.into())
                     .bytes(uri)
@@ -151,14 +230,18 @@ impl Log {
                 token,
                 execution,
                 now,
-            } => self.number(1).number(token).name(execution).number(now),
-            Op::Done { token } => self.number(2).number(token),
+            } => self.number(1).token(token).execution(execution).time(now),
+            Op::Done { token } => self.number(2).token(token),
             Op::Return { token, due, failed } => {
-                self.number(3).number(token).number(flag(failed));
-                self.number(due.map_or(0, |due| due + 1))
+                let flags = flag(failed) | flag(due.is_some()) << 1;
+                self.number(3).token(token).number(flags);
+                match due {
+                    Some(due) => self.time(due),
+                    None => self,
+                }
             }
-            Op::Drop { execution, limit } => self.number(4).name(execution).number(limit),
-            Op::Remove { execution, uri } => self.number(5).name(execution).bytes(uri),
+            Op::Drop { execution, limit } => self.number(4).execution(execution).number(limit),
+            Op::Remove { execution, uri } => self.number(5).execution(execution).bytes(uri),
             Op::Load { chunk } => self.number(6).bytes(chunk),
         }
     }
@@ -166,6 +249,8 @@ impl Log {
     /// Takes the bytes; the next entry begins another log.
     pub fn take(&mut self) -> Vec<u8> {
         self.names.clear();
+        self.leased.clear();
+        self.clock = 0;
         std::mem::take(&mut self.bytes)
     }
 }
@@ -173,18 +258,26 @@ impl Log {
 /// Reads a log, which may be malformed.
 pub(super) struct Entries<'a> {
     pub from: Reader<'a>,
-    names: VecDeque<&'a [u8]>,
+    names: SmallVec<[&'a [u8]; NAMES]>,
+    clock: Millis,
+    /// The execution of the lease that began or ended last; empty if there is none.
+    pub leased: ExecutionName,
 }
 
 const UNKNOWN: Malformed = Malformed("has an entry of unknown kind");
 const NO_NAME: Malformed = Malformed("refers to a name that it does not have");
+
+/// Maximum time and token.
+const INTEGER: u64 = i64::MAX as u64;
 
 impl<'a> Entries<'a> {
     /// Creates a reader.
     pub fn new(log: &'a [u8]) -> Entries<'a> {
         Entries {
             from: Reader::new(log),
-            names: VecDeque::new(),
+            names: SmallVec::new(),
+            clock: 0,
+            leased: SmallVec::new(),
         }
     }
 
@@ -200,54 +293,102 @@ impl<'a> Entries<'a> {
     /// Reads the id of a group or the name of an execution.
     pub fn name(&mut self) -> Result<&'a [u8], Malformed> {
         let head = self.from.number()?;
+        self.name_of(head)
+    }
+
+    fn name_of(&mut self, head: u64) -> Result<&'a [u8], Malformed> {
         if head & 1 == 1 {
             return self.names.get((head >> 1) as usize).copied().ok_or(NO_NAME);
         }
-        let len = head >> 1;
-        if len == 0 || len > uris::EXECUTION_BYTES as u64 {
+        let name = self.from.take((head >> 1) as usize)?;
+        if !Log::is_name(name) {
             return Err(Malformed("has a name of invalid length"));
         }
-        let name = self.from.take(len as usize)?;
-        self.names.push_front(name);
-        self.names.truncate(NAMES);
+        self.names.truncate(NAMES - 1);
+        self.names.insert(0, name);
         Ok(name)
     }
 
-    /// Reads a change of URIs.
-    pub fn change(&mut self) -> Result<Op<'a>, Malformed> {
+    /// Reads the name of an execution; `leased` is [`Entries::leased`].
+    pub fn execution<'l>(&mut self, leased: &'l [u8]) -> Result<&'l [u8], Malformed>
+    where
+        'a: 'l,
+    {
+        match self.from.number()? {
+            0 if leased.is_empty() => Err(NO_NAME),
+            0 => Ok(leased),
+            head => self.name_of(head),
+        }
+    }
+
+    /// Reads a time.
+    pub fn time(&mut self) -> Result<Millis, Malformed> {
+        self.clock = unzigzag(self.from.number()?, self.clock);
+        if self.clock <= INTEGER {
+            Ok(self.clock)
+        } else {
+            Err(Malformed::NUMBER)
+        }
+    }
+
+    /// Returns the last time.
+    pub fn clock(&self) -> Millis {
+        self.clock
+    }
+
+    fn token(&mut self) -> Result<Token, Malformed> {
+        let time = self.time()?;
+        let token = time.checked_mul(1000);
+        let token = token.and_then(|token| token.checked_add(self.from.number_to(999).ok()?));
+        token
+            .filter(|&token| token <= INTEGER)
+            .ok_or(Malformed::NUMBER)
+    }
+
+    /// Reads a change of URIs; `leased` is [`Entries::leased`].
+    pub fn change<'l>(&mut self, leased: &'l [u8]) -> Result<Op<'l>, Malformed>
+    where
+        'a: 'l,
+    {
         let to_u32 = |n: u64| u32::try_from(n).map_err(|_| Malformed::NUMBER);
-        let integer = i64::MAX as u64;
         Ok(match self.from.number()? {
             0 => Op::Add {
-                execution: self.name()?,
+                execution: self.execution(leased)?,
                 weight: match self.from.number_to(uris::MAX_WEIGHT)? {
                     0 => None,
                     weight => Some(weight),
                 },
-                due: self.from.number_to(integer)?,
+                due: self.time()?,
                 depth: to_u32(self.from.number()?)?,
                 attempts: to_u32(self.from.number()?)?,
                 uri: self.from.text(uris::URI_BYTES)?,
             },
             1 => Op::Take {
-                token: self.from.number_to(integer)?,
-                execution: self.name()?,
-                now: self.from.number_to(integer)?,
+                token: self.token()?,
+                execution: self.execution(leased)?,
+                now: self.time()?,
             },
             2 => Op::Done {
-                token: self.from.number_to(integer)?,
+                token: self.token()?,
             },
-            3 => Op::Return {
-                token: self.from.number_to(integer)?,
-                failed: self.from.number_to(1)? == 1,
-                due: self.from.number_to(integer)?.checked_sub(1),
-            },
+            3 => {
+                let token = self.token()?;
+                let flags = self.from.number_to(3)?;
+                Op::Return {
+                    token,
+                    failed: flags & 1 != 0,
+                    due: match flags & 2 {
+                        0 => None,
+                        _ => Some(self.time()?),
+                    },
+                }
+            }
             4 => Op::Drop {
-                execution: self.name()?,
-                limit: self.from.number_to(integer)?,
+                execution: self.execution(leased)?,
+                limit: self.from.number_to(INTEGER)?,
             },
             5 => Op::Remove {
-                execution: self.name()?,
+                execution: self.execution(leased)?,
                 uri: self.from.text(uris::URI_BYTES)?,
             },
             _ => return Err(UNKNOWN),

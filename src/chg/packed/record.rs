@@ -5,8 +5,9 @@
 
 use smallvec::SmallVec;
 
-use crawlspace_compact::number::{Reader, put, put_bytes};
+use crawlspace_compact::number::{Malformed, Reader, put, put_bytes};
 
+use super::super::Token;
 use super::super::group::{FIELDS, Group, Hold, Id, Options, Released, Text};
 use super::super::politeness::Backoff;
 use super::super::time::{ARRIVALS, Millis, unzigzag, zigzag};
@@ -70,15 +71,28 @@ impl Record {
 
     /// Appends the compact form.
     pub fn write(&self, out: &mut Vec<u8>) {
-        self.write_with(&self.counts, self.listed, out);
+        self.write_with(0, &self.counts, self.next.as_ref(), self.listed, out);
     }
 
-    /// Appends the compact form without the counts and the places in `chg_ready`.
-    pub fn write_alone(&self, out: &mut Vec<u8>) {
-        self.write_with(&[], 0, out);
+    /// Appends the compact form without the places in `chg_ready`.
+    pub fn write_unlisted(&self, out: &mut Vec<u8>) {
+        self.write_with(0, &self.counts, self.next.as_ref(), 0, out);
     }
 
-    fn write_with(&self, counts: &[(u32, u64)], listed: u64, out: &mut Vec<u8>) {
+    /// Appends the compact form, with the due time relative to a base, and without what names other groups or
+    /// executions, and the places in `chg_ready`.
+    pub fn write_alone(&self, base: Millis, out: &mut Vec<u8>) {
+        self.write_with(base, &[], None, 0, out);
+    }
+
+    fn write_with(
+        &self,
+        base: Millis,
+        counts: &[(u32, u64)],
+        next: Option<&Id>,
+        listed: u64,
+        out: &mut Vec<u8>,
+    ) {
         let group = &self.group;
         let has = |flag: u64, is: bool| if is { flag } else { 0 };
         let mut flags = has(KNOWN, group.known)
@@ -93,14 +107,14 @@ impl Record {
             | has(BACKOFF, group.backoff != Backoff::default())
             | has(EXPIRED, group.expired != 0)
             | has(OPTIONS, group.options != Options::default())
-            | has(NEXT, self.next.is_some())
+            | has(NEXT, next.is_some())
             | has(LISTED, listed > 0);
         let usual = usual(group);
         for ((set, score), usual) in (0..).zip(self.scores).zip(usual) {
             flags |= place(score, usual).0 << (SCORES + 2 * set);
         }
         put(out, flags);
-        put(out, group.due);
+        put(out, zigzag(group.due, base));
         put(out, group.uris);
         if group.gate != 0 {
             put(out, zigzag(group.gate, group.due));
@@ -111,13 +125,13 @@ impl Record {
         if !group.holds.is_empty() {
             put(out, group.holds.len() as u64);
             for hold in &group.holds {
-                put(out, hold.token);
+                put_token(out, hold.token, group.due);
                 put(out, zigzag(hold.granted, hold.token / 1000));
                 put(out, zigzag(hold.deadline, hold.granted));
             }
         }
         if let Some(last) = group.last {
-            put(out, last.token);
+            put_token(out, last.token, group.due);
             put(out, zigzag(last.due, group.due));
             put(out, zigzag(last.next, last.token));
         }
@@ -138,7 +152,7 @@ impl Record {
         if group.options != Options::default() {
             put_bytes(out, &group.options.write());
         }
-        if let Some(next) = &self.next {
+        if let Some(next) = next {
             put_bytes(out, next);
         }
         if listed > 0 {
@@ -157,14 +171,22 @@ impl Record {
     ///
     /// # Errors
     /// Fails if the bytes are malformed.
-    pub fn read(from: &mut Reader<'_>) -> Result<Record, crawlspace_compact::number::Malformed> {
+    pub fn read(from: &mut Reader<'_>) -> Result<Record, Malformed> {
+        Record::read_from(0, from)
+    }
+
+    /// Reads a record whose due time is relative to a base.
+    ///
+    /// # Errors
+    /// Fails if the bytes are malformed.
+    pub fn read_from(base: Millis, from: &mut Reader<'_>) -> Result<Record, Malformed> {
         let flags = from.number()?;
         let has = |flag: u64| flags & flag != 0;
         let mut group = Group {
             known: has(KNOWN),
             ours: has(OURS),
             keeps: has(KEEPS),
-            due: from.number()?,
+            due: unzigzag(from.number()?, base),
             uris: from.number()?,
             ..Group::default()
         };
@@ -176,7 +198,7 @@ impl Record {
         }
         if has(HELD) {
             for _ in 0..from.number()? {
-                let token = from.number()?;
+                let token = read_token(from, group.due)?;
                 let granted = unzigzag(from.number()?, token / 1000);
                 let deadline = unzigzag(from.number()?, granted);
                 group.holds.push(Hold {
@@ -187,7 +209,7 @@ impl Record {
             }
         }
         if has(LAST) {
-            let token = from.number()?;
+            let token = read_token(from, group.due)?;
             group.last = Some(Released {
                 token,
                 due: unzigzag(from.number()?, group.due),
@@ -263,6 +285,20 @@ impl Record {
             (true, true) => 3 + u64::from(leases) + options,
         }
     }
+}
+
+/// Appends a token: the milliseconds in it relative to a time, and the rest.
+fn put_token(out: &mut Vec<u8>, token: Token, time: Millis) {
+    put(out, zigzag(token / 1000, time));
+    put(out, token % 1000);
+}
+
+/// Reads the result of [`put_token`].
+fn read_token(from: &mut Reader<'_>, time: Millis) -> Result<Token, Malformed> {
+    let token = unzigzag(from.number()?, time).checked_mul(1000);
+    let rest = from.number_to(999)?;
+    let token = token.and_then(|token| token.checked_add(rest));
+    token.ok_or(Malformed::NUMBER)
 }
 
 /// Returns how a score is stored relative to the usual one.

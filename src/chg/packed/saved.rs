@@ -1,24 +1,50 @@
-//! Logs as replicas apply them, and a packed frontier as a sequence of logs, in files. `docs/formats/packed-frontier.md`
-//! describes both.
+//! Logs as replicas apply them, and a packed frontier as a sequence of logs, in files.
+//!
+//! A file contains groups and their URIs as they are in memory, after the symbol tables and the executions that they
+//! refer to. Everything is checked when it is loaded, but compressed URIs are not expanded: a hostile file can contain
+//! any URIs.
+
+use smallvec::SmallVec;
 
 use crawlspace_compact::envelope::Envelope;
-use crawlspace_compact::number::Malformed;
+use crawlspace_compact::number::{Malformed, Reader};
 
-use super::super::uris::CHUNK_BYTES;
-use super::keys::{Packed, log_group};
+use super::super::uris::{CHUNK_BYTES, Op, Uris};
+use super::executions::Executions;
+use super::groups::Stock;
+use super::keys::{Numbers, Packed, log_group, numbers};
 use super::log::{Entries, Kind, Log};
-use super::record::Record;
-use crawlspace_compact::number::Reader;
+use super::record::{Record, SETS};
+use super::spelling::Spelling;
 
 /// Envelope of each chunk.
 pub const ENVELOPE: Envelope = Envelope {
     what: "a packed frontier",
-    version: 1,
+    version: 2,
 };
+
+/// Size at which a chunk ends, in bytes, and size of the parts of large queues. With the last entry, a chunk stays below
+/// [`CHUNK_BYTES`].
+const ENOUGH: usize = CHUNK_BYTES / 2;
+const PART: usize = CHUNK_BYTES / 4;
 
 fn is_member(score: f64) -> bool {
     score.is_finite() && score >= 0.0
 }
+
+fn has_members(record: &Record) -> bool {
+    record.scores.into_iter().flatten().all(is_member)
+}
+
+/// Returns true if bytes are the stored form of an execution.
+fn is_stored(executions: &Executions, bytes: &[u8]) -> bool {
+    let mut from = Reader::new(bytes);
+    let number = from.number_to(u32::MAX.into());
+    from.is_empty() && number.is_ok_and(|number| executions.knows(number as u32))
+}
+
+/// Groups from a file that are not in their ordered sets yet: scores and slots.
+type Unplaced = [Vec<(f64, u32)>; SETS];
 
 impl Packed {
     /// Applies a log of changes.
@@ -35,12 +61,105 @@ impl Packed {
     }
 
     fn apply_entries(&mut self, entries: &mut Entries<'_>) -> Result<(), Malformed> {
+        let mut unplaced = Unplaced::default();
+        let applied = self.apply_all(entries, &mut unplaced);
+        self.place_all(&mut unplaced);
+        applied
+    }
+
+    fn apply_all(
+        &mut self,
+        entries: &mut Entries<'_>,
+        unplaced: &mut Unplaced,
+    ) -> Result<(), Malformed> {
         while let Some(kind) = entries.kind()? {
-            self.apply_entry(kind, entries)?;
-            // Nothing is logged here, so no group must stay open for it.
-            self.groups.take_unlogged(|_| {});
+            match kind {
+                Kind::Block => self.apply_block(entries, unplaced)?,
+                Kind::Stock => self.apply_stock(entries)?,
+                _ => {
+                    self.place_all(unplaced);
+                    self.apply_entry(kind, entries)?;
+                    // Nothing is logged here, so no group must stay open for it.
+                    self.groups.take_unlogged(|_| {});
+                }
+            }
         }
         Ok(())
+    }
+
+    /// Adds groups to their ordered sets, in order, which is faster than one by one.
+    fn place_all(&mut self, unplaced: &mut Unplaced) {
+        for (set, unplaced) in unplaced.iter_mut().enumerate() {
+            let groups = &self.groups;
+            unplaced.sort_unstable_by(|(one, slot), (other, behind)| {
+                let scores = one.total_cmp(other);
+                scores.then_with(|| groups.id(*slot).cmp(groups.id(*behind)))
+            });
+            for (score, slot) in unplaced.drain(..) {
+                self.place(set, slot, None, Some(score));
+            }
+        }
+    }
+
+    fn apply_block(
+        &mut self,
+        entries: &mut Entries<'_>,
+        unplaced: &mut Unplaced,
+    ) -> Result<(), Malformed> {
+        let block = entries.from.bytes()?;
+        let (executions, texts) = (&self.executions, self.texts.get_mut());
+        let mut held = Numbers::new();
+        let accept = |record: &Record, stock: Option<&Stock>| {
+            let of_stock = stock.map(|stock| numbers(&stock.uris));
+            held.extend(record.counts.iter().map(|(number, _)| *number));
+            held.extend(of_stock.into_iter().flatten());
+            has_members(record)
+                && held.iter().all(|&number| executions.knows(number))
+                && stock.is_none_or(|stock| texts.adopt(stock.spelling.table()))
+        };
+        let knows = |stored: &[u8]| is_stored(executions, stored);
+        let (slot, record) = self.groups.restore(block, &knows, accept)?;
+        for number in held {
+            self.executions.hold_number(number);
+        }
+        for (unplaced, score) in unplaced.iter_mut().zip(record.scores) {
+            unplaced.extend(score.map(|score| (score, slot)));
+        }
+        Ok(())
+    }
+
+    /// Adds a part of the URIs of a group that are not in its block.
+    fn apply_stock(&mut self, entries: &mut Entries<'_>) -> Result<(), Malformed> {
+        let id = entries.name()?;
+        let (spelled, chunk) = (entries.from.bytes()?, entries.from.bytes()?);
+        let (spelling, len) = Spelling::read(spelled)?;
+        let slot = self.groups.enter(id);
+        let fits = match self.groups.stock(slot) {
+            _ if len < spelled.len() => false,
+            Some(stock) => stock.spelling == spelling,
+            None => self.texts.get_mut().adopt(spelling.table()),
+        };
+        if !fits {
+            return Err(Malformed("has URIs of another group"));
+        }
+        if self.groups.stock(slot).is_none() {
+            let uris = Uris::default();
+            self.groups.add_stock(slot, Stock { spelling, uris });
+        }
+        let stock = self.groups.stock(slot).expect("added above");
+        let mut held = numbers(&stock.uris);
+        held.sort_unstable();
+        let executions = &self.executions;
+        let loaded = stock
+            .uris
+            .load_stored(&|stored| is_stored(executions, stored), chunk);
+        for number in numbers(&stock.uris) {
+            if held.binary_search(&number).is_err() {
+                self.executions.hold_number(number);
+            }
+        }
+        self.tidy_stock(slot);
+        loaded.map_err(|_| Malformed("has malformed URIs"))
     }
 
     fn apply_entry(&mut self, kind: Kind, entries: &mut Entries<'_>) -> Result<(), Malformed> {
@@ -48,7 +167,11 @@ impl Packed {
             Kind::Group => self.apply_group(entries)?,
             Kind::Uris => {
                 let id = entries.name()?;
-                let op = entries.change()?;
+                let leased = entries.leased.clone();
+                let op = entries.change(&leased)?;
+                if let Op::Take { .. } | Op::Done { .. } | Op::Return { .. } = op {
+                    entries.leased = self.lease_of(id, &op);
+                }
                 self.apply_to_uris(id, &op, |_| ());
             }
             Kind::Load => {
@@ -58,7 +181,8 @@ impl Packed {
                 loaded.map_err(|_| Malformed("has malformed URIs"))?;
             }
             Kind::Queued => {
-                let name = entries.name()?;
+                let leased = entries.leased.clone();
+                let name = entries.execution(&leased)?;
                 let queued = entries.from.number()?;
                 let before = self.executions.queued(name).unwrap_or(0);
                 let others = self.executions.total() - before;
@@ -116,21 +240,45 @@ impl Packed {
                 let number = entries.from.number_to(7)?;
                 self.apply_moving(number);
             }
+            Kind::Table => {
+                let number = entries.from.number_to(u16::MAX.into())? as u16;
+                let table = entries.from.bytes()?;
+                let restored = self.texts.get_mut().restore(number, table);
+                restored.map_err(|_| Malformed("has a malformed symbol table"))?;
+            }
+            Kind::Execution => {
+                let number = entries.from.number_to(u32::MAX.into())? as u32;
+                let name = entries.from.bytes()?;
+                let queued = entries.from.number()?;
+                let fits = name.is_empty() && queued == 0 || Log::is_name(name);
+                if !fits || !self.executions.restore(number, name, queued) {
+                    return Err(Malformed("has an execution that does not fit"));
+                }
+            }
+            Kind::Named => self.executions.restored(),
+            Kind::Block | Kind::Stock => unreachable!("applied before"),
         }
         Ok(())
     }
 
     fn apply_group(&mut self, entries: &mut Entries<'_>) -> Result<(), Malformed> {
         let id = entries.name()?;
-        let mut stored = Reader::new(entries.from.bytes()?);
-        let mut record = Record::read(&mut stored)?;
-        stored.end()?;
-        if !record.scores.into_iter().flatten().all(is_member) {
+        let clock = entries.clock();
+        let mut record = Record::read_from(clock, &mut entries.from)?;
+        if !has_members(&record) {
             return Err(Malformed::NUMBER);
         }
-        let mut counts = Vec::new();
-        for _ in 0..entries.from.number()? {
-            counts.push((entries.name()?, entries.from.number()?));
+        let more = entries.from.number()?;
+        record.next = match more & 3 {
+            0 => None,
+            1 => Some(entries.name()?.into()),
+            2 => Some(entries.from.bytes()?.into()),
+            _ => return Err(Malformed::NUMBER),
+        };
+        let leased = entries.leased.clone();
+        let mut counts: SmallVec<[(&[u8], u64); 1]> = SmallVec::new();
+        for _ in 0..more >> 2 {
+            counts.push((entries.execution(&leased)?, entries.from.number()?));
         }
         let counts = counts.into_iter();
         record.counts = counts
@@ -152,38 +300,39 @@ impl Packed {
         Ok(())
     }
 
-    /// Writes everything as logs, each of which is passed on when it is long enough.
+    /// Writes everything as logs that do not depend on the layout in memory, each of which is passed on.
     fn entries(&self, log: &mut Log, each: &mut dyn FnMut(&mut Log)) {
-        let mut scratch = Vec::new();
         if self.moving_number() != 0 {
             log.begin(Kind::Moving).number(self.moving_number());
             each(log);
         }
-        let mut from = Some(0);
-        while let Some(number) = from {
-            let (page, next) = self.executions.page(number, 1024);
-            for (name, queued) in page {
+        self.executions.each(|_, name, queued| {
+            if queued > 0 {
                 log.begin(Kind::Queued).name(name).number(queued);
                 each(log);
             }
-            from = next;
-        }
+        });
         for slot in 0..self.groups.end() {
             let id = self.groups.id(slot);
             if id.is_empty() {
                 continue;
             }
             self.groups.look(slot, |open| {
-                log_group(log, id, &open.record, &self.executions, &mut scratch);
+                log_group(log, id, &open.record, &self.executions);
             });
             self.look_at_kept(slot, |kept| {
-                kept.encode(CHUNK_BYTES / 2, &mut |chunk| {
+                kept.encode(ENOUGH, &mut |chunk| {
                     log.begin(Kind::Load).name(id).bytes(chunk);
                     each(log);
                 });
             });
             each(log);
         }
+        self.rest(log, each);
+    }
+
+    /// Writes the order of the ready groups, and the small parts.
+    fn rest(&self, log: &mut Log, each: &mut dyn FnMut(&mut Log)) {
         self.ready
             .range(0, self.ready.len() as usize, &mut |_, slot| {
                 log.begin(Kind::Push).name(self.groups.id(slot));
@@ -220,11 +369,45 @@ impl Packed {
     /// Writes the value in chunks, at least one.
     pub fn save(&self, chunk: &mut dyn FnMut(&[u8])) {
         let mut log = Log::default();
-        self.entries(&mut log, &mut |log| {
-            if log.bytes.len() >= CHUNK_BYTES / 2 {
+        let mut each = |log: &mut Log| {
+            if log.bytes.len() >= ENOUGH {
                 chunk(&ENVELOPE.sealed(&[&log.take()]));
             }
+        };
+        log.begin(Kind::Moving).number(self.moving_number());
+        self.texts.borrow().save(|number, table| {
+            log.begin(Kind::Table).number(number.into()).bytes(table);
+            each(&mut log);
         });
+        self.executions.each(|number, name, queued| {
+            log.begin(Kind::Execution)
+                .number(number.into())
+                .bytes(name)
+                .number(queued);
+            each(&mut log);
+        });
+        log.begin(Kind::Named);
+        let (mut block, mut spelling) = (Vec::new(), Vec::new());
+        for slot in 0..self.groups.end() {
+            let id = self.groups.id(slot);
+            if id.is_empty() {
+                continue;
+            }
+            block.clear();
+            if self.groups.save(slot, &mut block) {
+                log.begin(Kind::Block).bytes(&block);
+                each(&mut log);
+            }
+            if let Some(stock) = self.groups.saved_apart(slot) {
+                spelling.clear();
+                stock.spelling.write(&mut spelling);
+                stock.uris.encode(PART, &mut |part| {
+                    log.begin(Kind::Stock).name(id).bytes(&spelling).bytes(part);
+                    each(&mut log);
+                });
+            }
+        }
+        self.rest(&mut log, &mut each);
         chunk(&ENVELOPE.sealed(&[&log.take()]));
     }
 
@@ -251,5 +434,103 @@ impl Packed {
             }
             element(&[&bytes, &position.to_le_bytes()]);
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::uris::Changed;
+    use super::*;
+
+    fn elements(packed: &Packed) -> Vec<Vec<u8>> {
+        let mut all = Vec::new();
+        packed.elements(&mut |parts| all.push(parts.concat()));
+        all.sort();
+        all
+    }
+
+    fn change(packed: &mut Packed, id: &[u8], op: &Op<'_>) -> (Changed, Option<Vec<u8>>) {
+        let (changed, taken) = packed.apply_to_uris(id, op, |kept| {
+            let leased = kept.leases().last()?;
+            Some(kept.uri_of(&leased))
+        });
+        (changed, taken.flatten())
+    }
+
+    fn chunks(packed: &Packed) -> Vec<Vec<u8>> {
+        let mut chunks = Vec::new();
+        packed.save(&mut |chunk| chunks.push(chunk.to_vec()));
+        assert!(chunks.iter().all(|chunk| chunk.len() <= CHUNK_BYTES));
+        chunks
+    }
+
+    /// Makes groups of one, a few and very many URIs of several executions, with leases.
+    fn filled() -> Packed {
+        let mut packed = Packed::default();
+        for (group, uris) in [("one", 1), ("few", 9), ("many", 6_000)] {
+            for n in 0..uris {
+                // Long enough for several chunks.
+                let hash = xxhash_rust::xxh3::xxh3_128(&n.to_le_bytes());
+                let more = format!("{hash:x}").repeat(8 * usize::from(uris > 9));
+                let uri = format!("https://{group}.example/page-{n:x}/{more}");
+                let add = Op::Add {
+                    execution: [b"one", b"two"][n % 2],
+                    weight: None,
+                    due: 1000 + n as u64,
+                    depth: n as u32 % 3,
+                    attempts: 0,
+                    uri: uri.as_bytes(),
+                };
+                let (changed, _) = change(&mut packed, group.as_bytes(), &add);
+                assert_eq!(changed, Changed::Added);
+            }
+            if uris > 1 {
+                take(&mut packed, group.as_bytes(), 7);
+            }
+        }
+        packed.flush();
+        packed
+    }
+
+    fn take(packed: &mut Packed, id: &[u8], token: u64) -> Vec<u8> {
+        let take = Op::Take {
+            token,
+            execution: b"one",
+            now: 1 << 40,
+        };
+        let (changed, taken) = change(packed, id, &take);
+        assert_eq!(changed, Changed::Taken);
+        taken.unwrap()
+    }
+
+    #[test]
+    fn large_queue_is_loaded_as_it_was() {
+        let mut packed = filled();
+        let chunks = chunks(&packed);
+        assert!(chunks.len() > 1);
+        let mut loaded = Packed::default();
+        for chunk in &chunks {
+            loaded.load(chunk).unwrap();
+            loaded.verify();
+        }
+        assert!(elements(&packed) == elements(&loaded));
+        for token in 100..400 {
+            let [one, other] =
+                [&mut packed, &mut loaded].map(|packed| take(packed, b"many", token));
+            assert_eq!(one, other);
+        }
+        let again = chunks.last().unwrap();
+        assert!(loaded.load(again).is_err(), "a part is there twice");
+        loaded.verify();
+    }
+
+    #[test]
+    fn part_without_the_parts_before_is_refused() {
+        let chunks = chunks(&filled());
+        for chunk in &chunks[1..] {
+            let mut loaded = Packed::default();
+            assert!(loaded.load(chunk).is_err());
+            loaded.verify();
+        }
     }
 }

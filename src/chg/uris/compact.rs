@@ -4,9 +4,11 @@
 //! Times are relative to a base, usually the due time of the group. The records are copied
 //! unchanged, except for the due time of the first one.
 
-use crawlspace_compact::number::{Reader, put, put_bytes};
+use smallvec::SmallVec;
 
-use super::bounds::MAX_PASS;
+use crawlspace_compact::number::{Malformed, Reader, put, put_bytes};
+
+use super::bounds::{MAX_INTEGER, MAX_NUMBER, MAX_PASS, MAX_WEIGHT, STORED_BYTES};
 use super::execution::Execution;
 use super::record::Position;
 use super::share::STRIDE;
@@ -22,6 +24,27 @@ const ODD: u8 = 4;
 /// Flag: the group has queued URIs.
 const QUEUED: u8 = 8;
 
+/// Maximum number of leases in the compact form.
+const LEASES: usize = 4;
+/// Maximum number of strides in a pass.
+const STRIDES: u64 = (MAX_PASS / STRIDE) as u64;
+
+fn pass(pass: u128) -> Result<u128, Malformed> {
+    if pass <= MAX_PASS {
+        Ok(pass)
+    } else {
+        Err(Malformed::NUMBER)
+    }
+}
+
+fn time(time: Millis) -> Result<Millis, Malformed> {
+    if time <= MAX_INTEGER {
+        Ok(time)
+    } else {
+        Err(Malformed::NUMBER)
+    }
+}
+
 impl Uris {
     /// Appends the compact form. Returns false if there are too many URIs or executions; `out` then
     /// has arbitrary bytes at its end.
@@ -29,7 +52,7 @@ impl Uris {
         let (Some(page), Some(executions)) = (self.queue.only_page(), self.executions.few()) else {
             return false;
         };
-        if page.len() > most || self.leases.len() > 4 {
+        if !self.is_small(most) {
             return false;
         }
         let one = match executions {
@@ -95,52 +118,118 @@ impl Uris {
         true
     }
 
-    /// Returns true if the queue takes at most `most` bytes.
+    /// Returns true if the value has a compact form, with a queue of at most `most` bytes.
     pub(in crate::chg) fn is_small(&self, most: usize) -> bool {
         let page = self.queue.only_page();
-        page.is_some_and(|page| page.len() <= most) && self.executions.few().is_some()
+        page.is_some_and(|page| page.len() <= most)
+            && self.executions.few().is_some()
+            && self.leases.len() <= LEASES
     }
 
-    /// Restores a value from its compact form, which is all that remains in `from`.
+    /// Restores a value from its compact form.
     pub(in crate::chg) fn unpack(base: Millis, bytes: &[u8]) -> Uris {
         Uris::read_packed(base, bytes).expect("own memory")
     }
 
-    fn read_packed(
+    /// Restores a value from its compact form in a file. Numbers and times are checked, and `knows` checks the stored
+    /// executions; URIs are not.
+    ///
+    /// # Errors
+    /// Fails if the bytes are malformed.
+    pub(in crate::chg) fn unpack_checked(
         base: Millis,
         bytes: &[u8],
-    ) -> Result<Uris, crawlspace_compact::number::Malformed> {
+        most: usize,
+        knows: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<Uris, Malformed> {
+        let uris = Uris::read_packed(base, bytes)?;
+        let fits = uris.is_small(most) && !uris.is_empty();
+        if fits && uris.is_sound() && uris.ids().all(knows) {
+            Ok(uris)
+        } else {
+            Err(Malformed("has a group whose URIs do not add up"))
+        }
+    }
+
+    /// Returns true if the parts of a value with a single page agree.
+    fn is_sound(&self) -> bool {
+        let Some(executions) = self.executions.few() else {
+            return false;
+        };
+        let mut counted: SmallVec<[Execution; 1]> = executions
+            .iter()
+            .map(|e| Execution::new(&e.id, e.number, e.weight, e.pass))
+            .collect();
+        let find = |counted: &[Execution], number| {
+            counted.binary_search_by_key(&number, |e: &Execution| e.number)
+        };
+        for lease in &self.leases {
+            let Ok(at) = find(&counted, lease.place.execution) else {
+                return false;
+            };
+            counted[at].held += 1;
+            counted[at].leased += u32::from(!lease.dropped);
+        }
+        let mut last = None;
+        let walked = self.queue.read(&mut |record| {
+            let ascends = last.is_none_or(|last| last < record.place);
+            last = Some(record.place);
+            match find(&counted, record.place.execution) {
+                Ok(at) if ascends => {
+                    counted[at].queued += 1;
+                    counted[at].earliest = counted[at].earliest.min(record.place.due);
+                    true
+                }
+                _ => false,
+            }
+        });
+        walked
+            && self.queue.len() == counted.iter().map(|e| e.queued).sum::<u64>()
+            && counted[..] == *executions
+            && self.leases.iter().enumerate().all(|(at, lease)| {
+                let is_new = |other: &Lease| other.token != lease.token;
+                self.leases[..at].iter().all(is_new)
+            })
+    }
+
+    fn read_packed(base: Millis, bytes: &[u8]) -> Result<Uris, Malformed> {
         let mut from = Reader::new(bytes);
         let mut uris = Uris::default();
         let flags = from.byte()?;
         let has = |flag: u8| flags & flag != 0;
-        uris.next = from.number()?;
+        uris.next = from.number_to(MAX_NUMBER)?;
         let clock = if has(ODD) {
             u128::from_le_bytes(from.array()?)
         } else {
-            u128::from(from.number()?) * STRIDE
+            u128::from(from.number_to(STRIDES)?) * STRIDE
         };
-        uris.executions.clock = clock.min(MAX_PASS);
+        uris.executions.clock = pass(clock)?;
         let (next, count) = if has(ONE) {
             (1, 1)
         } else {
-            (from.number()?, from.number()?)
+            (from.number_to(MAX_NUMBER)?, from.number()?)
         };
         uris.executions.next = next;
-        let mut queued = 0;
+        let (mut queued, mut last) = (0_u64, None);
         for _ in 0..count {
             let (number, weight) = if has(ONE) {
                 (0, 1)
             } else {
-                (from.number()?, from.number()? as u32)
+                let number = from.number_to(next.saturating_sub(1))?;
+                let weight = from.number_to(MAX_WEIGHT)? as u32;
+                if last.is_some_and(|last| last >= number) || weight == 0 {
+                    return Err(Malformed::NUMBER);
+                }
+                (number, weight)
             };
-            let pass = if has(ODD) {
+            last = Some(number);
+            let after = if has(ODD) {
                 u128::from_le_bytes(from.array()?)
             } else {
-                clock + u128::from(from.number()?) * STRIDE
+                clock + u128::from(from.number_to(STRIDES)?) * STRIDE
             };
-            let mut execution = Execution::new(from.bytes()?, number, weight, pass);
-            execution.queued = from.number()?;
+            let mut execution = Execution::new(from.bytes()?, number, weight, pass(after)?);
+            execution.queued = from.number_to(bytes.len() as u64)?;
             queued += execution.queued;
             if execution.queued > 0 {
                 execution.earliest = unzigzag(from.number()?, base);
@@ -152,23 +241,23 @@ impl Uris {
             uris.executions.insert(execution);
         }
         if has(LEASED) {
-            let leases = from.number()? as usize;
+            let leases = from.number_to(LEASES as u64)? as usize;
             uris.leases.reserve_exact(leases);
             for _ in 0..leases {
-                let token = from.number()?;
-                let attempts = from.number()?;
+                let token = from.number_to(MAX_INTEGER)?;
+                let attempts = from.number_to(u64::from(u32::MAX) << 1 | 1)?;
                 let place = Position {
                     execution: from.number()?,
-                    depth: from.number()? as u32,
-                    due: unzigzag(from.number()?, base),
-                    seq: from.number()?,
+                    depth: from.number_to(u32::MAX.into())? as u32,
+                    due: time(unzigzag(from.number()?, base))?,
+                    seq: from.number_to(MAX_NUMBER - 1)?,
                 };
                 uris.leases.push(Lease {
                     token,
                     place,
                     attempts: (attempts >> 1) as u32,
                     dropped: attempts & 1 == 1,
-                    uri: from.bytes()?.into(),
+                    uri: from.text(STORED_BYTES)?.into(),
                 });
             }
         }

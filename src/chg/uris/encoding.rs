@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::SmallVec;
 
-use super::bounds::{EXECUTION_BYTES, MAX_INTEGER, MAX_NUMBER, MAX_PASS, MAX_WEIGHT, URI_BYTES};
+use super::bounds::{EXECUTION_BYTES, MAX_INTEGER, MAX_NUMBER, MAX_PASS, MAX_WEIGHT, STORED_BYTES};
 use super::execution::Execution;
 use super::kept::{Verbatim, Words};
 use super::record::{Position, Record, Records, append};
@@ -125,7 +125,7 @@ impl<'a> Chunk<'a> {
                     seq: parts.number_to(MAX_NUMBER - 1)?,
                 },
                 attempts: parts.number_to(u32::MAX.into())? as u32,
-                uri: parts.text(URI_BYTES)?,
+                uri: parts.text(STORED_BYTES)?,
             };
             if !known(lease.place.execution) {
                 return Err(Malformed("has a lease of an unknown execution"));
@@ -340,6 +340,64 @@ impl Uris {
         chunk: &[u8],
     ) -> Result<u64, String> {
         let chunk = Chunk::read(chunk)?;
+        let mut loaded = 0;
+        let numbers = self.load_head(stored_id, stored_uri, &chunk, &mut loaded)?;
+        let mut reader = Records::new(chunk.records);
+        while let Ok(true) = reader.next() {
+            let Some(mut record) = reader.record() else {
+                break;
+            };
+            record.place.execution = numbers[&record.place.execution];
+            let uri = stored_uri(record.uri);
+            record.uri = &uri;
+            if !self.knows(record.place.execution, record.uri) {
+                self.enqueue(record);
+                loaded += 1;
+            }
+        }
+        Ok(loaded)
+    }
+
+    /// Adds the contents of a chunk in the words in which this value is stored. Its queued URIs come after all that are
+    /// here. `knows` checks the stored executions.
+    ///
+    /// # Errors
+    /// Says what is wrong with the chunk; then a part of it may have been added.
+    pub(in crate::chg) fn load_stored(
+        &mut self,
+        knows: &dyn Fn(&[u8]) -> bool,
+        chunk: &[u8],
+    ) -> Result<(), String> {
+        let chunk = Chunk::read(chunk)?;
+        if !chunk.executions.iter().all(|stored| knows(stored.id)) {
+            return Err("a chunk of URIs has an execution that is not known".to_string());
+        }
+        let numbers = self.load_head(&mut |id| id.into(), &mut |uri| uri.into(), &chunk, &mut 0)?;
+        if numbers.iter().any(|(stored, number)| stored != number) {
+            return Err("a chunk of URIs is of another group".to_string());
+        }
+        let mut records = Records::new(chunk.records);
+        let extended = self.queue.extend(&mut records, &mut |place| {
+            self.next = self.next.max(place.seq + 1);
+            if let Some(execution) = self.executions.by_number_mut(place.execution) {
+                execution.queued += 1;
+                execution.earliest = execution.earliest.min(place.due);
+            }
+        });
+        match extended {
+            Ok(true) => Ok(()),
+            _ => Err("a chunk of URIs does not follow the one before".to_string()),
+        }
+    }
+
+    /// Adds the executions and leases of a chunk; returns the numbers of its executions here.
+    fn load_head(
+        &mut self,
+        stored_id: &mut dyn FnMut(&[u8]) -> Bytes,
+        stored_uri: &mut dyn FnMut(&[u8]) -> Bytes,
+        chunk: &Chunk<'_>,
+        loaded: &mut u64,
+    ) -> Result<BTreeMap<u64, u64>, String> {
         let mut numbers = BTreeMap::new();
         let ids: Vec<Bytes> = (chunk.executions.iter())
             .map(|stored| stored_id(stored.id))
@@ -358,7 +416,6 @@ impl Uris {
             self.executions
                 .restore(id, stored.number, stored.weight, stored.pass);
         }
-        let mut loaded = 0;
         for stored in &chunk.leases {
             let execution = numbers[&stored.place.execution];
             let uri = stored_uri(stored.uri);
@@ -383,21 +440,8 @@ impl Uris {
                 execution.held += 1;
                 execution.leased += u32::from(!stored.dropped);
             }
-            loaded += 1;
+            *loaded += 1;
         }
-        let mut reader = Records::new(chunk.records);
-        while let Ok(true) = reader.next() {
-            let Some(mut record) = reader.record() else {
-                break;
-            };
-            record.place.execution = numbers[&record.place.execution];
-            let uri = stored_uri(record.uri);
-            record.uri = &uri;
-            if !self.knows(record.place.execution, record.uri) {
-                self.enqueue(record);
-                loaded += 1;
-            }
-        }
-        Ok(loaded)
+        Ok(numbers)
     }
 }

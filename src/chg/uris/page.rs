@@ -1,5 +1,7 @@
 //! A page of queued URIs: up to about two kilobytes of records in one block of memory.
 
+use smallvec::SmallVec;
+
 use crawlspace_compact::number::{self, Malformed, Reader, put};
 
 use super::record::{Position, Record, RecordHead, Records, append};
@@ -8,6 +10,9 @@ use crate::chg::time::{Millis, unzigzag, zigzag};
 /// Maximum size of a page in bytes, except for a page with a single URI. With longer pages, a URI
 /// takes less memory, and a change takes more time.
 pub(super) const PAGE_BYTES: usize = 2048;
+
+/// Maximum size of a record without its URI, in bytes.
+const HEAD_BYTES: usize = 64;
 
 /// Records in order.
 #[derive(Clone, Debug, Default)]
@@ -136,7 +141,52 @@ impl Page {
         true
     }
 
-    /// Inserts a URI. Returns `None` if its position is occupied.
+    /// Visits the URIs of a page from a file until `each` returns false. Returns false then, and if the page is malformed.
+    pub(super) fn read(&self, each: &mut dyn FnMut(Record<'_>) -> bool) -> bool {
+        let mut records = Records::new(&self.0);
+        while let Ok(is_there) = records.next() {
+            match records.record() {
+                _ if !is_there => return true,
+                Some(record) if each(record) => {}
+                _ => return false,
+            }
+        }
+        false
+    }
+
+    /// Takes URIs, in order, into new pages.
+    pub(super) fn filled(records: &mut Records<'_>) -> Result<Vec<Page>, Malformed> {
+        let mut pages = Vec::new();
+        let mut bytes = Vec::with_capacity(PAGE_BYTES);
+        let mut last: Option<(Position, SmallVec<[u8; 256]>)> = None;
+        while records.next()? {
+            let record = records.record().ok_or(Malformed::TRUNCATED)?;
+            if !bytes.is_empty() && bytes.len() + HEAD_BYTES + record.uri.len() > PAGE_BYTES {
+                pages.push(Page::of(&bytes));
+                bytes.clear();
+                last = None;
+            }
+            let before = last.as_ref().map(|(place, uri)| Record {
+                place: *place,
+                attempts: 0,
+                uri,
+            });
+            append(&mut bytes, before, record);
+            last = Some((record.place, SmallVec::from_slice(record.uri)));
+        }
+        if !bytes.is_empty() {
+            pages.push(Page::of(&bytes));
+        }
+        Ok(pages)
+    }
+
+    fn of(records: &[u8]) -> Page {
+        let mut bytes = Vec::with_capacity(rounded(records.len()));
+        bytes.extend_from_slice(records);
+        Page(bytes)
+    }
+
+    /// Inserts a URI; returns `None` if its position is occupied.
     pub(super) fn insert(&mut self, record: Record<'_>) -> Option<Stands> {
         let mut records = self.records();
         let mut next = records.peek();

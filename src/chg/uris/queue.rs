@@ -12,6 +12,7 @@ use crawlspace_compact::keyed;
 use crawlspace_compact::number::Malformed;
 
 use super::page::{PAGE_BYTES, Page};
+use super::record::Records;
 pub(super) use super::record::{Position, Record};
 use crate::chg::time::Millis;
 
@@ -61,6 +62,61 @@ impl Queue {
         self.len = len;
         self.pages = Pages::One(Page::unpack(base, bytes)?);
         Ok(())
+    }
+
+    /// Visits the URIs of the only page of a queue from a file; see [`Page::read`].
+    pub(super) fn read(&self, each: &mut dyn FnMut(Record<'_>) -> bool) -> bool {
+        self.only_page().is_some_and(|page| page.read(each))
+    }
+
+    /// Appends URIs that are in order, after all that are queued, and calls `each` with their positions. Returns false
+    /// if they do not come after the others, and none is appended; or if one of them is queued already.
+    pub(super) fn extend(
+        &mut self,
+        records: &mut Records<'_>,
+        each: &mut dyn FnMut(Position),
+    ) -> Result<bool, Malformed> {
+        let mut pages = Page::filled(records)?;
+        let Some(first) = pages.first().and_then(Page::first) else {
+            return Ok(true);
+        };
+        if self.first_from(first).is_some() {
+            return Ok(false);
+        }
+        let before = match &mut self.pages {
+            Pages::One(page) => std::mem::take(page),
+            Pages::Many(_) => Page::default(),
+        };
+        if self.len == 0 && pages.len() == 1 {
+            let page = pages.remove(0);
+            page.walk(Position::default(), &mut |record| {
+                each(record.place);
+                self.len += 1;
+                true
+            });
+            self.pages = Pages::One(page);
+            return Ok(true);
+        }
+        if let Pages::One(_) = self.pages {
+            self.pages = Pages::Many(Box::default());
+        }
+        let Pages::Many(tree) = &mut self.pages else {
+            unreachable!("made above");
+        };
+        if before.len() > 0 {
+            tree.enter(before);
+        }
+        let mut is_new = true;
+        for page in pages {
+            page.walk(Position::default(), &mut |record| {
+                is_new = is_new && tree.find(record.place.execution, record.uri).is_none();
+                each(record.place);
+                self.len += 1;
+                true
+            });
+            tree.enter(page);
+        }
+        Ok(is_new)
     }
 
     /// Returns the position of a URI.
@@ -163,7 +219,7 @@ impl Queue {
 }
 
 /// Several pages.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Tree {
     pages: BTreeMap<u32, Page>,
     /// Pages by lower bound: the URIs of a page are at or after its bound, and the URIs of the
@@ -180,13 +236,7 @@ struct Tree {
 impl Tree {
     /// Creates a tree from a page that has become too long.
     fn new(page: Page) -> Tree {
-        let mut tree = Tree {
-            pages: BTreeMap::new(),
-            order: BTreeMap::new(),
-            known: Index::default(),
-            next: 0,
-            bytes: 0,
-        };
+        let mut tree = Tree::default();
         let middle = page.len() / 2;
         let first = tree.enter(page);
         tree.split(first, middle);
