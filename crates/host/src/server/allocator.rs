@@ -29,7 +29,7 @@ struct Spare {
 }
 
 thread_local! {
-    /// Whether this thread keeps blocks, and the blocks by their sizes.
+    /// True if this thread keeps blocks, and the blocks by their sizes.
     static SPARE: (Cell<bool>, [Spare; SIZES]) = const {
         (Cell::new(false), [const { Spare { first: Cell::new(ptr::null_mut()), count: Cell::new(0) } }; SIZES])
     };
