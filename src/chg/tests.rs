@@ -653,6 +653,9 @@ impl<K: Storage> World<K> {
         let total = self.frontier.keys.once.total.clone();
         assert_eq!(self.ks.number(&total), Ok(0), "{:?}", self.ks.state());
         self.inspect();
+        // One log has everything that was fetched.
+        self.frontier.groups.write_back(&mut self.ks, None).unwrap();
+        self.ks.end();
     }
 
     fn finish(&mut self, lease: &Lease) {

@@ -376,8 +376,12 @@ impl Groups {
         for slot in pending {
             match self.position(slot) {
                 Some(at) => {
-                    self.open[at].unlogged = false;
-                    each(&self.open[at]);
+                    // The group may have become empty before it was closed and opened again.
+                    self.touched.push(slot);
+                    let open = &mut self.open[at];
+                    open.may_be_empty = true;
+                    open.unlogged = false;
+                    each(open);
                 }
                 None => {
                     let open = self.read(slot);
@@ -426,7 +430,7 @@ impl Groups {
         let is_empty = open.record.is_empty() && matches!(open.place, Place::Nowhere);
         if open.unlogged {
             self.pending.push(slot);
-        } else if is_empty {
+        } else if is_empty && !self.pending.contains(&slot) {
             self.table.remove(keyed::hash(&open.id) as u32, slot);
             let block = self.blocks.get_mut(slot as usize).expect("a slot in use");
             self.bytes -= class(block.len());
