@@ -467,7 +467,7 @@ mod tests {
     /// Makes groups of one, a few and very many URIs of several executions, with leases.
     fn filled() -> Packed {
         let mut packed = Packed::default();
-        for (group, uris) in [("one", 1), ("few", 9), ("many", 6_000)] {
+        for (group, uris) in [("one", 1), ("few", 9_usize), ("many", 6_000)] {
             for n in 0..uris {
                 // Long enough for several chunks.
                 let hash = xxhash_rust::xxh3::xxh3_128(&n.to_le_bytes());
