@@ -97,6 +97,12 @@ impl<T> Blocks<T> {
     pub fn pieces(&self) -> usize {
         self.blocks.len()
     }
+
+    /// Returns the block that begins with an element; `None` if none does. For defragmentation, which moves its memory.
+    pub fn block_from(&mut self, at: usize) -> Option<&mut Vec<T>> {
+        let is_first = at.is_multiple_of(BLOCK);
+        self.blocks.get_mut(at >> BITS).filter(|_| is_first)
+    }
 }
 
 /// An element that can store the link of a free list while it is unused.

@@ -5,7 +5,7 @@
 //! takes a third more memory.
 
 use crate::blocks::Blocks;
-use crate::linear::{Bucket, Linear};
+use crate::linear::{Bucket, Linear, List};
 
 /// Mean number of entries per bucket.
 const FULL: usize = 48;
@@ -116,6 +116,12 @@ impl Index {
     /// Returns the number of allocations.
     pub fn pieces(&self) -> usize {
         self.0.len()
+    }
+
+    /// Returns a memory block. For defragmentation, which moves it.
+    pub fn piece(&mut self, number: usize) -> Option<&mut Vec<(u32, u32)>> {
+        let bucket = self.0.buckets_mut().get_mut(number)?;
+        Some(&mut bucket.0)
     }
 }
 

@@ -20,7 +20,7 @@ impl<'a> Mover<'a> {
     }
 
     /// Moves the buffer of a list, if the allocator wants to move it.
-    pub fn list<T: Copy>(&mut self, list: &mut Vec<T>) {
+    pub fn list<T>(&mut self, list: &mut Vec<T>) {
         const { assert!(align_of::<T>() <= ALIGNED) } // a complete block of the server's allocator
         if list.capacity() == 0 || size_of::<T>() == 0 {
             return;
@@ -32,6 +32,13 @@ impl<'a> Mover<'a> {
         // SAFETY: the parts are those of the list itself, or of an equal buffer from the same allocator; the
         // old list is not dropped.
         *list = unsafe { Vec::from_raw_parts(at, len, capacity) };
+    }
+
+    /// Moves a boxed slice, if it should move.
+    pub fn boxed<T>(&mut self, slice: &mut Box<[T]>) {
+        let mut list = take(slice).into_vec();
+        self.list(&mut list);
+        *slice = list.into_boxed_slice();
     }
 }
 
@@ -66,5 +73,9 @@ mod tests {
         // SAFETY: the mover moves nothing.
         unsafe { Mover::new(&mut stay) }.list(&mut list);
         assert!(list.iter().copied().eq(0..1000));
+        let mut boxed: Box<[u32]> = (0..9).collect();
+        // SAFETY: nothing moves.
+        unsafe { Mover::new(&mut stay) }.boxed(&mut boxed);
+        assert!(boxed.iter().copied().eq(0..9));
     }
 }

@@ -11,6 +11,7 @@ use crate::chg::store::{KEPT_URIS, Store};
 use crate::chg::uris::{CHUNK_BYTES, Changed, ENVELOPE, Kept, Op, Uris};
 use crate::marker::{Marker, mark};
 use crate::storage::Storage;
+use crawlspace_host::defrag::Mover;
 use crawlspace_host::keyspace::{KeyType, Keyspace, Result};
 use crawlspace_host::server::api::{Ctx, RmString, selected_db};
 use crawlspace_host::server::command::{Internal, InternalCall, register_internal};
@@ -18,6 +19,7 @@ use crawlspace_host::server::keyspace::{By, RedisKeyspace, Replicated};
 use crawlspace_host::server::native::{self, Native, Registered};
 use crawlspace_host::server::notify::Change;
 use crawlspace_host::server::replication::is_heard;
+use crawlspace_host::slices::Time;
 
 use super::frontiers::on_change;
 
@@ -57,6 +59,15 @@ impl Native for Uris {
 
     fn memory(&self) -> usize {
         Uris::memory(self)
+    }
+
+    fn defrag(&mut self, mut cursor: u64, mover: &mut Mover<'_>, time: Time<'_>) -> u64 {
+        loop {
+            cursor = Uris::defrag(self, cursor, mover);
+            if cursor == 0 || !time() {
+                return cursor;
+            }
+        }
     }
 
     fn free_effort(&self) -> usize {
@@ -134,6 +145,10 @@ impl Native for Packed {
 
     fn memory(&self) -> usize {
         Packed::memory(self)
+    }
+
+    fn defrag(&mut self, cursor: u64, mover: &mut Mover<'_>, time: Time<'_>) -> u64 {
+        Packed::defrag(self, cursor, mover, time)
     }
 
     fn free_effort(&self) -> usize {

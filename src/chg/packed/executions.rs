@@ -190,6 +190,11 @@ impl Executions {
             .collect()
     }
 
+    /// Returns the number of memory blocks.
+    pub fn pieces(&self) -> usize {
+        2 * self.by_name.len()
+    }
+
     /// Returns the memory use in bytes.
     pub fn memory(&self) -> usize {
         self.all.memory() + self.by_name.len() * 96

@@ -11,6 +11,7 @@ use crawlspace_compact::index::Index;
 use crawlspace_compact::keyed;
 use crawlspace_compact::linear::List;
 use crawlspace_compact::number::{Malformed, Reader, put_bytes};
+use crawlspace_host::defrag::Mover;
 use crawlspace_host::sizes::class;
 
 use super::super::group::Id;
@@ -27,6 +28,9 @@ const OPEN: usize = if cfg!(test) { 2 } else { 16 };
 /// Maximum size of the records of a group's queue that are kept in its block, in bytes. A larger queue has pages of its
 /// own.
 const PACKED_BYTES: usize = 512;
+
+/// Number of groups with many URIs whose memory blocks are counted.
+const SAMPLED: usize = 64;
 
 /// The URIs of a group.
 #[derive(Clone, Debug)]
@@ -103,6 +107,8 @@ pub(super) struct Groups {
     /// Bytes of all blocks.
     bytes: usize,
     scratch: Vec<u8>,
+    /// Cursor of the defragmentation of the URIs of a group.
+    moved: u64,
 }
 
 impl Groups {
@@ -549,8 +555,32 @@ impl Groups {
         self.blocks.memory() + self.free.memory() + self.table.memory() + self.bytes + uris
     }
 
-    /// Returns the number of memory blocks.
+    /// Moves memory of a slot to reduce fragmentation; returns the next slot, `None` at the end.
+    pub fn defrag(&mut self, slot: u64, mover: &mut Mover<'_>) -> Option<u64> {
+        let at = slot as usize;
+        if let Some(stock) = self.apart.get_mut(&(slot as u32)) {
+            self.moved = stock.uris.defrag(self.moved, mover);
+            if self.moved != 0 {
+                return Some(slot);
+            }
+        }
+        if let Some(list) = self.blocks.block_from(at) {
+            mover.list(list);
+        }
+        if let Some(block) = self.blocks.get_mut(at) {
+            mover.boxed(block);
+        }
+        if let Some(piece) = self.table.piece(at) {
+            mover.list(piece);
+        }
+        let end = self.blocks.len().max(self.table.pieces());
+        (at + 1 < end).then_some(slot + 1)
+    }
+
+    /// Returns the number of memory blocks, without those of most groups with many URIs.
     pub fn pieces(&self) -> usize {
-        self.len as usize + self.table.pieces()
+        let some = self.apart.values().take(SAMPLED);
+        let uris: usize = some.map(|stock| stock.uris.free_effort()).sum();
+        self.len as usize + self.table.pieces() + uris
     }
 }

@@ -975,9 +975,13 @@ impl Packed {
             + self.texts.borrow().memory()
     }
 
-    /// Returns the number of memory blocks.
+    /// Returns the number of memory blocks. It may be too low for large frontiers, which have many in any case.
     pub fn free_effort(&self) -> usize {
-        self.groups.pieces() + self.sets.iter().map(Order::pieces).sum::<usize>()
+        let orders = self.sets.iter().chain([&self.ready]);
+        self.groups.pieces()
+            + orders.map(Order::pieces).sum::<usize>()
+            + self.executions.pieces()
+            + self.small.pieces()
     }
 }
 
@@ -1099,6 +1103,20 @@ mod tests {
         };
         assert_eq!(scan(&mut packed, b"crawl-1"), (true, STEP as usize));
         assert_eq!(scan(&mut packed, b"crawl-2"), (false, 0));
+    }
+
+    #[test]
+    fn long_queue_and_many_executions_are_freed_in_the_background() {
+        let mut long = Packed::default();
+        for n in 0..5_000 {
+            add(&mut long, b"h", format!("http://h/{n}/{n}/{n}").as_bytes());
+        }
+        assert!(long.free_effort() > 64, "{}", long.free_effort());
+        let mut many = Packed::default();
+        for n in 0..100 {
+            many.set_queued(format!("crawl-{n}").as_bytes(), 1);
+        }
+        assert!(many.free_effort() > 64, "{}", many.free_effort());
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! command, as a whole.
 
 pub mod both;
+mod defrag;
 pub mod either;
 mod executions;
 mod groups;

@@ -5,6 +5,7 @@
 
 use std::cmp::Ordering;
 
+use crawlspace_host::defrag::Mover;
 use crawlspace_host::sizes::class;
 
 /// Maximum number of members of a leaf.
@@ -284,6 +285,31 @@ impl Node {
         }
     }
 
+    /// Moves the memory of the leaf with a rank, and of the inner nodes that begin with that leaf; returns the first rank
+    /// after the leaf.
+    fn defrag(&mut self, rank: u64, before: u64, mover: &mut Mover<'_>) -> u64 {
+        match self {
+            Node::Leaf(members) => {
+                mover.list(members);
+                before + members.len() as u64
+            }
+            Node::Inner(children) => {
+                if rank == before {
+                    mover.list(children);
+                }
+                let mut from = before;
+                for child in children {
+                    let end = from + u64::from(child.count);
+                    if rank < end {
+                        return child.node.defrag(rank, from, mover);
+                    }
+                    from = end;
+                }
+                from
+            }
+        }
+    }
+
     fn walk(&self, skip: &mut u64, left: &mut usize, each: &mut dyn FnMut(f64, u32)) {
         match self {
             Node::Leaf(members) => {
@@ -429,6 +455,13 @@ impl Order {
                 }
             }
         }
+    }
+
+    /// Moves memory of the member at a rank and its neighbours, to reduce fragmentation; returns the next rank, `None` at
+    /// the end.
+    pub fn defrag(&mut self, rank: u64, mover: &mut Mover<'_>) -> Option<u64> {
+        let next = self.root.defrag(rank, 0, mover);
+        (next < self.len).then_some(next)
     }
 
     /// Returns the memory use in bytes, besides the value itself.

@@ -162,6 +162,14 @@ impl Small {
         Some(element)
     }
 
+    /// Returns the number of memory blocks, roughly.
+    pub fn pieces(&self) -> usize {
+        let hashes = self.hashes.values().map(BTreeMap::len);
+        let sorted = self.sorted.values().map(|sorted| sorted.len() as usize);
+        let lists = self.lists.values().map(|list| list.len() as usize);
+        hashes.chain(sorted).chain(lists).sum()
+    }
+
     /// Returns the memory use in bytes, roughly.
     pub fn memory(&self) -> usize {
         let each = 48;

@@ -23,6 +23,7 @@ mod share;
 mod tests;
 
 use super::time::Millis;
+use crawlspace_host::defrag::Mover;
 
 pub use bounds::{EXECUTION_BYTES, MAX_WEIGHT, URI_BYTES};
 pub(super) use encoding::{Bytes, first_uri};
@@ -289,6 +290,16 @@ impl Uris {
             + self.executions.memory()
             + self.leases.capacity() * size_of::<Lease>()
             + leased
+    }
+
+    /// Moves a part of the memory, to reduce fragmentation, from a cursor on; returns the next cursor, 0 at the end.
+    pub fn defrag(&mut self, cursor: u64, mover: &mut Mover<'_>) -> u64 {
+        if cursor == 0 {
+            mover.list(&mut self.leases);
+            let uris = self.leases.iter_mut().map(|lease| &mut lease.uri);
+            uris.for_each(|uri| mover.boxed(uri));
+        }
+        self.queue.defrag(cursor, mover)
     }
 
     /// Returns the number of memory blocks to be freed with the value.

@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use crawlspace_compact::number::{self, Malformed, Reader, put};
+use crawlspace_host::defrag::Mover;
 
 use super::record::{Position, Record, RecordHead, Records, append};
 use crate::chg::time::{Millis, unzigzag, zigzag};
@@ -100,6 +101,11 @@ impl Page {
     /// Returns the memory use in bytes.
     pub(super) fn memory(&self) -> usize {
         self.0.capacity()
+    }
+
+    /// Moves the memory, to reduce fragmentation.
+    pub(super) fn defrag(&mut self, mover: &mut Mover<'_>) {
+        mover.list(&mut self.0);
     }
 
     /// Returns the position of the first URI.

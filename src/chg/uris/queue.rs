@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use crawlspace_compact::index::Index;
 use crawlspace_compact::keyed;
 use crawlspace_compact::number::Malformed;
+use crawlspace_host::defrag::Mover;
 
 use super::page::{PAGE_BYTES, Page};
 use super::record::Records;
@@ -187,6 +188,31 @@ impl Queue {
             Pages::One(page) => page.memory(),
             Pages::Many(tree) => size_of::<Tree>() + tree.memory(),
         }
+    }
+
+    /// Moves a part of the memory, to reduce fragmentation, from a cursor on; returns the next cursor, 0 at the end.
+    pub(super) fn defrag(&mut self, cursor: u64, mover: &mut Mover<'_>) -> u64 {
+        /// The cursors from here on are those of the index of pages; the ones before are numbers of pages.
+        const INDEX: u64 = 1 << 32;
+        let tree = match &mut self.pages {
+            Pages::One(page) => {
+                page.defrag(mover);
+                return 0;
+            }
+            Pages::Many(tree) => tree,
+        };
+        if let Some(number) = cursor.checked_sub(INDEX) {
+            let piece = tree.known.piece(number as usize);
+            return piece.map_or(0, |piece| {
+                mover.list(piece);
+                cursor + 1
+            });
+        }
+        let next = tree.pages.range_mut(cursor as u32..).next();
+        next.map_or(INDEX, |(number, page)| {
+            page.defrag(mover);
+            u64::from(*number) + 1
+        })
     }
 
     /// Returns the number of memory blocks to free.
