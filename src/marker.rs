@@ -23,13 +23,17 @@ pub(crate) fn mark(keys: &mut RedisKeyspace, key: &RmString) -> Result<()> {
     let arguments = || vec![Marker::REBUILT_WITH.to_bytes().to_vec(), CONTENT.to_vec()];
     let replicated = Replicated {
         by: By::Arguments(&arguments),
-        event: c"dedupe.packed",
+        event: EVENT,
     };
     keys.change_native(key, true, |_: &mut Marker| ((), Some(replicated)))
         .map(drop)
 }
 
-/// The content that is stored. Later versions may use other contents.
+/// Name of the keyspace event of a new marker. It names no family, because a replica cannot tell which one the marker
+/// belongs to.
+pub(crate) const EVENT: &CStr = c"crawlspace.marker";
+
+/// The stored content, reserved for later versions.
 const CONTENT: &[u8] = b"1";
 
 impl Native for Marker {

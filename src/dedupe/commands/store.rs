@@ -129,8 +129,12 @@ impl Internal for ChangePacked {
     fn run(call: &mut InternalCall<'_>) -> std::result::Result<(), String> {
         let changed = match *call.arguments {
             [b"APPLY", records, log] => apply(call, records, log),
-            [b"CHUNK", chunk] => change(call, |packed: &mut Packed| packed.load(chunk)),
-            [b"MARK", content] => change(call, |marker: &mut Marker| marker.load(content)),
+            [b"CHUNK", chunk] => {
+                change(call, GATHERING.event, |packed: &mut Packed| packed.load(chunk))
+            }
+            [b"MARK", content] => {
+                change(call, marker::EVENT, |marker: &mut Marker| marker.load(content))
+            }
             _ => Err("ERR syntax error: expected key CHUNK chunk, key APPLY records log, or key MARK content".into()),
         };
         // Replicas also cache indexes.
@@ -143,13 +147,14 @@ impl Internal for ChangePacked {
 
 fn change<T: Native>(
     call: &mut InternalCall<'_>,
+    event: &'static CStr,
     change: impl FnOnce(&mut T) -> std::result::Result<(), String>,
 ) -> std::result::Result<(), String> {
     let key = call.key.clone();
     let changed = call.keys.change_native(&key, true, |value: &mut T| {
         let replicated = Replicated {
             by: By::TheCommand,
-            event: GATHERING.event,
+            event,
         };
         (change(value), Some(replicated))
     });
@@ -181,7 +186,7 @@ fn apply(
         }
     }
     let mut taken = taken.into_iter();
-    change(call, |packed: &mut Packed| {
+    change(call, GATHERING.event, |packed: &mut Packed| {
         apply_log(packed, log, |_| taken.next().flatten())
     })
 }
