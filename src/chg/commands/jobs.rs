@@ -36,25 +36,25 @@ struct FrontierJob {
     /// The current time as the client specified it, if it did.
     simulated: Option<u64>,
     work: Work,
-    /// Storage of the frontier in the last slice.
+    /// Storage of the frontier at the end of the last slice.
     storage: Option<State>,
 }
 
 /// A job, and how to run it.
 struct Work {
     job: Job<FrontierKeys>,
-    /// Creates the job again if the storage of the frontier has changed, because then all key names
-    /// change. `None` for jobs that wait until a storage conversion is complete.
-    restart: Option<Box<dyn Fn() -> Job<FrontierKeys>>>,
+    /// Makes the job again. Needed if the storage of the frontier has changed since the last slice, because all key names
+    /// change with it: any client can delete, move or restore the packed value.
+    make: Box<dyn Fn() -> Job<FrontierKeys>>,
     /// True if the job needs more memory.
     grows: bool,
 }
 
-impl From<Job<FrontierKeys>> for Work {
-    fn from(job: Job<FrontierKeys>) -> Work {
+impl Work {
+    fn new(make: impl Fn() -> Job<FrontierKeys> + 'static) -> Work {
         Work {
-            job,
-            restart: None,
+            job: make(),
+            make: Box::new(make),
             grows: false,
         }
     }
@@ -75,13 +75,11 @@ impl Slices for FrontierJob {
             if writes {
                 cached.frontier.types.check(keys)?;
             }
-            let before = storage.replace(keys.storage());
-            if before.is_some_and(|before| before != keys.storage())
-                && let Some(restart) = &work.restart
-            {
-                work.job = restart();
+            if storage.is_some_and(|before| before != keys.storage()) {
+                work.job = (work.make)();
             }
             let step = work.job.step(&mut cached.frontier, keys, time)?;
+            *storage = Some(keys.storage());
             if writes {
                 cached.simulated = simulated.is_some();
                 cached.serve(keys, simulated.unwrap_or_else(now_ms))?;
@@ -116,15 +114,15 @@ impl Slices for FrontierJob {
 fn submit(
     call: &mut Call<'_>,
     now: Option<&Now>,
-    (work, arguments): (&'static str, &[&[u8]]),
-    job: impl Into<Work>,
+    (name, arguments): (&'static str, &[&[u8]]),
+    work: Work,
 ) -> Result<Answer, String> {
     let writes = now.is_some();
-    let id = JobId::new("frontier", call.db, call.prefix, writes, work, arguments);
+    let id = JobId::new("frontier", call.db, call.prefix, writes, name, arguments);
     // Only jobs that write at the time of the clock can be shared. If clients specify the time,
     // every request differs; and a job that only reads uses the permissions of its own user.
     let may_attach = now.is_some_and(|now| !now.simulated);
-    submit_as(call, id, (now, may_attach), job)
+    submit_as(call, id, (now, may_attach), work)
 }
 
 /// Submits a job under an id. With `may_attach`, the client may instead wait for a running job with
@@ -133,7 +131,7 @@ fn submit_as(
     call: &mut Call<'_>,
     id: JobId,
     (now, may_attach): (Option<&Now>, bool),
-    work: impl Into<Work>,
+    work: Work,
 ) -> Result<Answer, String> {
     // Replicate the writes of the command before those of the job, and close keys that the job may
     // free.
@@ -145,7 +143,7 @@ fn submit_as(
         writes: now.is_some(),
         user: User::current_name(call.ctx),
         simulated,
-        work: work.into(),
+        work,
         storage: None,
     };
     match job::submit(call.ctx, id, Box::new(job), may_attach) {
@@ -163,8 +161,9 @@ pub(super) fn pause_in_slices(
 ) -> Result<Answer, String> {
     // A pause waits only for other pauses, because other jobs on the frontier may take long.
     let id = JobId::new("frontier", call.db, call.prefix, false, "pause", &[]);
-    let job = pause_execution(execution, pause, now.ms);
-    submit_as(call, id, (Some(now), false), job)
+    let (execution, ms) = (execution.to_vec(), now.ms);
+    let work = Work::new(move || pause_execution(&execution, pause, ms));
+    submit_as(call, id, (Some(now), false), work)
 }
 
 impl Act for Sweep {
@@ -173,8 +172,9 @@ impl Act for Sweep {
         permit(call, &Touched::AnyGroup, Access::Write)?;
         let limit_text = asked.limit.map(|limit| limit.to_string());
         let limits: Vec<&[u8]> = limit_text.iter().map(String::as_bytes).collect();
-        let job = sweep(now.ms, asked.limit.unwrap_or(u64::MAX));
-        submit(call, Some(&now), ("sweep", &limits), job)
+        let limit = asked.limit.unwrap_or(u64::MAX);
+        let work = Work::new(move || sweep(now.ms, limit));
+        submit(call, Some(&now), ("sweep", &limits), work)
     }
 }
 
@@ -185,14 +185,15 @@ impl Act for Drop<'static> {
             Dropped::Execution(execution) => execution,
             Dropped::Group(chg) => {
                 permit(call, &Touched::Groups(&[chg]), Access::Write)?;
-                let work = ("empty", &[chg][..]);
-                let job = empty_group(chg, now.ms);
-                return submit(call, Some(&now), work, job);
+                let group = chg.to_vec();
+                let work = Work::new(move || empty_group(&group, now.ms));
+                return submit(call, Some(&now), ("empty", &[chg]), work);
             }
         };
         permit(call, &Touched::AnyGroup, Access::Write)?;
-        let job = drop_execution(execution, now.ms);
-        submit(call, Some(&now), ("drop", &[execution]), job)
+        let dropped = execution.to_vec();
+        let work = Work::new(move || drop_execution(&dropped, now.ms));
+        submit(call, Some(&now), ("drop", &[execution]), work)
     }
 }
 
@@ -201,8 +202,9 @@ impl Act for Move<'static> {
         let now = allowed(asked.now)?;
         let Move { from, to, .. } = asked;
         permit(call, &Touched::Groups(&[from, to]), Access::Write)?;
-        let job = move_group(from, to, now.ms);
-        submit(call, Some(&now), ("move", &[from, to]), job)
+        let ends = [from, to].map(<[u8]>::to_vec);
+        let work = Work::new(move || move_group(&ends[0], &ends[1], now.ms));
+        submit(call, Some(&now), ("move", &[from, to]), work)
     }
 }
 
@@ -210,10 +212,7 @@ impl Act for Check {
     fn act(asked: Check, call: &mut Call<'_>) -> Result<Answer, String> {
         let now = allowed(asked.now)?;
         permit(call, &Touched::AnyGroup, Access::Read)?;
-        let work = Work {
-            restart: Some(Box::new(move || check(false, now.ms))),
-            ..check(false, now.ms).into()
-        };
+        let work = Work::new(move || check(false, now.ms));
         submit(call, None, ("check", &[]), work)
     }
 }
@@ -222,7 +221,8 @@ impl Act for Repair {
     fn act(asked: Repair, call: &mut Call<'_>) -> Result<Answer, String> {
         let now = allowed(asked.now)?;
         permit(call, &Touched::AnyGroup, Access::Write)?;
-        submit(call, Some(&now), ("repair", &[]), check(true, now.ms))
+        let work = Work::new(move || check(true, now.ms));
+        submit(call, Some(&now), ("repair", &[]), work)
     }
 }
 
@@ -234,9 +234,9 @@ impl Act for Pack {
             anchor(call)?;
             return Ok(Answer::Reply(Reply::count(0)));
         }
-        // `PACK` must work when memory is short: each slice frees more memory than it uses.
-        let job = move_to(Storage::Packed, now.ms);
-        submit(call, Some(&now), ("pack", &[]), job)
+        // Each slice frees more memory than it uses.
+        let work = Work::new(move || move_to(Storage::Packed, now.ms));
+        submit(call, Some(&now), ("pack", &[]), work)
     }
 }
 
@@ -249,7 +249,7 @@ impl Act for Unpack {
         }
         let work = Work {
             grows: true,
-            ..move_to(Storage::Plain, now.ms).into()
+            ..Work::new(move || move_to(Storage::Plain, now.ms))
         };
         submit(call, Some(&now), ("unpack", &[]), work)
     }
