@@ -421,6 +421,8 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
             let Some(cached) = frontiers.get_mut(db, prefix) else {
                 continue;
             };
+            // Without the packed value, the markers alone show that the frontier is packed.
+            cached.may_change |= cached.storage != (Storage::Plain, None);
             match heard {
                 Heard::Queue => cached.disturbed(),
                 Heard::Type => cached.frontier.types.invalidate(),
