@@ -113,6 +113,7 @@ pub mod matrix;
 pub mod metadata;
 mod object_store;
 mod outcome;
+pub mod packable;
 pub mod packages;
 mod packing;
 pub mod payload;
@@ -151,7 +152,7 @@ pub use outcome::{
 pub use packing::{moved, replies_of, small_index};
 pub use program::{Ended, Program, memory_of, open_files_of, peak_memory_of};
 pub use relay::Relay;
-pub use rng::Rng;
+pub use rng::{Rng, rounds};
 pub use scripted_host::{Asked, Part, ScriptedHost, answer, once, then};
 pub use server::{Options, Server, assert_replicated, free_port, module_path, packed_by_default};
 pub use shifted::Shifted;

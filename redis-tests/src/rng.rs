@@ -1,11 +1,11 @@
 //! A small seeded random number generator.
 
-/// SplitMix64. The test prints the seed, so that a failing run can be repeated with `SEED=`.
+/// SplitMix64. The seed is printed, so that a failing run can be repeated with `SEED=`.
 pub struct Rng(u64);
 
 impl Rng {
-    /// Creates a generator with the seed in the environment variable `SEED` or, if it is not set,
-    /// with a seed derived from the name of the test.
+    /// Creates a generator with the seed of the environment variable `SEED`, or with one derived
+    /// from the test's name.
     ///
     /// # Panics
     /// Panics if `SEED` is not a number.
@@ -15,7 +15,7 @@ impl Rng {
         Rng(seed)
     }
 
-    /// Creates a generator with this seed, for one of several threads.
+    /// Creates a generator with this seed, for one thread of several.
     pub fn seeded(seed: u64) -> Rng {
         Rng(seed)
     }
@@ -28,7 +28,7 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// Returns a number below `limit`. `limit` must be at least 1.
+    /// Returns a number below `limit`, which is at least 1.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.bits() % limit
     }
@@ -51,8 +51,18 @@ impl Rng {
     }
 }
 
-/// Returns the number in the environment variable `SEED` or, if it is not set, a 32-bit number
-/// derived from the name.
+/// Returns the number of rounds of a random test: this variable of the environment, or the number for `make test`.
+///
+/// # Panics
+/// Panics if the variable is not a number.
+pub fn rounds(name: &str, otherwise: u64) -> u64 {
+    match std::env::var(name) {
+        Ok(text) if !text.is_empty() => text.parse().expect("a number of rounds"),
+        _ => otherwise,
+    }
+}
+
+/// Returns `SEED` of the environment, or a 32-bit number derived from the name.
 pub(crate) fn seed_of(name: &str) -> u64 {
     match std::env::var("SEED") {
         Ok(text) if !text.is_empty() => text.parse().expect("SEED is a number"),

@@ -1,5 +1,4 @@
-//! Shows an index or a frontier in the same way in both storages: the plain keys that it has, or
-//! would have if it were not packed.
+//! An index or a frontier whatever its storage: the plain keys that it has, or would have if it were not packed.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -7,16 +6,19 @@ use std::collections::BTreeMap;
 use crate::crawler::hash_key;
 use crate::dataset::Snapshot;
 use crate::server::{Options, Server};
-use crate::wire::{Reply, Wire, Word, bulk};
+use crate::wire::{Reply, Wire, Word, bulk, int};
 
-/// A server on which packed values are unpacked, so that the server under test is only read.
+/// A server on which packed values are unpacked, so that the one under test is only read.
 struct Scratch {
-    /// The server lives as long as the connection.
+    /// Lives as long as the connection.
     _server: Server,
     wire: Wire,
-    /// The frontier that was unpacked last on the server: its prefix, and the packed value.
-    frontier: Option<(String, Reply)>,
+    /// The frontier that was last unpacked on the server: its prefix, and its keys.
+    frontier: Option<(String, Dumps)>,
 }
+
+/// Names of keys, with their values.
+type Dumps = Vec<(Vec<u8>, Reply)>;
 
 thread_local! {
     static SCRATCH: RefCell<Option<Scratch>> = const { RefCell::new(None) };
@@ -37,32 +39,69 @@ fn with_scratch<T>(act: impl FnOnce(&mut Scratch) -> T) -> T {
     })
 }
 
-/// Calls `read` with a connection to a server on which the frontier has the documented plain keys.
-/// This is the given connection or, for a packed frontier, a connection to another server with an
-/// unpacked copy.
+/// Calls `read` with a connection on which the frontier has the documented plain keys: the given one, or, for a packed
+/// frontier, one to another server with an unpacked copy.
 ///
 /// # Panics
-/// Panics if the frontier cannot be copied or unpacked.
+/// Panics if a copy cannot be made, or not be unpacked.
 #[track_caller]
 pub fn frontier_view<T>(c: &mut Wire, prefix: &str, read: impl FnOnce(&mut Wire) -> T) -> T {
-    let key = format!("{prefix}chg_packed");
-    let packed = c.expect_ok(&["DUMP", &key]);
-    if packed.is_nil() {
+    let key = format!("{prefix}chg_packed").into_bytes();
+    if c.expect_ok(&[b"EXISTS".as_slice(), &key]) == int(0) {
         return read(c);
     }
+    let storage = c.expect_ok(&["CHG.INFO", prefix]).field("storage");
+    let dumps = if storage == bulk("packed") {
+        dumps(c, vec![key])
+    } else {
+        all_dumps(c, prefix.as_bytes())
+    };
     with_scratch(|scratch| {
-        let wire = &mut scratch.wire;
-        let wanted = Some((prefix.to_owned(), packed));
+        let wanted = Some((prefix.to_owned(), dumps));
         if scratch.frontier != wanted {
-            let packed = wanted.as_ref().expect("just made").1.bytes();
-            wire.expect_ok(&["FLUSHALL"]);
-            let restore: [&[u8]; 4] = [b"RESTORE", key.as_bytes(), b"0", packed];
-            wire.expect_ok(&restore);
-            wire.expect_ok(&["CHG.UNPACK", prefix]);
+            let (_, dumps) = wanted.as_ref().expect("just made");
+            restore(&mut scratch.wire, dumps);
+            scratch.wire.expect_ok(&["CHG.UNPACK", prefix]);
             scratch.frontier = wanted;
         }
-        read(wire)
+        read(&mut scratch.wire)
     })
+}
+
+fn dumps(c: &mut Wire, keys: Vec<Vec<u8>>) -> Dumps {
+    let dumps = c.pipeline(keys.iter().map(|key| vec![b"DUMP".as_slice(), key]));
+    keys.into_iter().zip(dumps).collect()
+}
+
+/// Returns all keys with a prefix.
+fn all_dumps(c: &mut Wire, prefix: &[u8]) -> Dumps {
+    let keys = c.expect_ok(&["KEYS", "*"]);
+    let mut keys: Vec<_> = keys
+        .items()
+        .iter()
+        .map(|key| key.bytes().to_vec())
+        .collect();
+    keys.retain(|key| key.starts_with(prefix));
+    dumps(c, keys)
+}
+
+/// Empties a server, and restores these keys there. In a transaction, because the module makes markers that are missing.
+#[track_caller]
+fn restore(c: &mut Wire, dumps: &Dumps) {
+    let [begin, flush, end] =
+        [b"MULTI".as_slice(), b"FLUSHALL", b"EXEC"].map(|word| vec![word.to_vec()]);
+    // A key may have been deleted in the meantime.
+    let there = dumps.iter().filter(|(_, dump)| !dump.is_nil());
+    let restores = there.map(|(key, dump)| {
+        let words: [&[u8]; 4] = [b"RESTORE", key, b"0", dump.bytes()];
+        words.map(<[u8]>::to_vec).to_vec()
+    });
+    let commands = [begin, flush].into_iter().chain(restores).chain([end]);
+    let replies = c.pipeline(commands);
+    let done = replies.last().expect("EXEC replies");
+    for restored in done.items() {
+        assert!(!restored.is_error(), "RESTORE said {restored:?}");
+    }
 }
 
 /// Returns true if an index is packed, completely or partly.
@@ -77,8 +116,8 @@ pub fn indexed(c: &mut Wire, p: impl Word) -> i64 {
     stats.field("hashes").int()
 }
 
-/// Returns the keys with a prefix as in plain storage. Copies a packed index to another server and
-/// unpacks it there.
+/// Returns the keys under a prefix as they are on plain storage. A packed index is copied to
+/// another server and unpacked there.
 ///
 /// # Panics
 /// Panics if the index cannot be copied or unpacked.
@@ -88,30 +127,18 @@ pub fn plain_view(c: &mut Wire, p: impl Word) -> Snapshot {
     if !is_packed(c, &p) {
         return Snapshot::of_keys(c, |key| key.starts_with(&p));
     }
-    let keys = c.expect_ok(&["KEYS", "*"]);
-    let keys = keys.items().iter().map(Reply::bytes);
-    let keys: Vec<&[u8]> = keys.filter(|key| key.starts_with(&p)).collect();
-    let dumps = c.pipeline(keys.iter().map(|key| vec![b"DUMP".as_slice(), key]));
+    let dumps = all_dumps(c, &p);
     with_scratch(|scratch| {
         scratch.frontier = None;
         let scratch = &mut scratch.wire;
-        scratch.expect_ok(&["FLUSHALL"]);
-        // A key may have been deleted in the meantime.
-        let there = keys.iter().zip(&dumps).filter(|(_, dump)| !dump.is_nil());
-        let restores = there.map(|(key, dump)| {
-            let words: [&[u8]; 4] = [b"RESTORE", key, b"0", dump.bytes()];
-            words.to_vec()
-        });
-        for restored in scratch.pipeline(restores) {
-            assert!(!restored.is_error(), "RESTORE said {restored:?}");
-        }
+        restore(scratch, &dumps);
         scratch.expect_ok(&[b"DEDUPE.UNPACK".as_slice(), &p]);
         Snapshot::of_keys(scratch, |key| key.starts_with(&p))
     })
 }
 
-/// Changes the plain keys of an index as a plain client does. Unpacks a packed index first, and
-/// packs it again afterwards.
+/// Changes the plain keys of an index the way a plain client does. A packed index is unpacked first
+/// and packed again afterwards.
 pub fn plainly<T>(c: &mut Wire, p: impl Word, change: impl FnOnce(&mut Wire) -> T) -> T {
     let packed = is_packed(c, p.word());
     if packed {
@@ -124,8 +151,8 @@ pub fn plainly<T>(c: &mut Wire, p: impl Word, change: impl FnOnce(&mut Wire) -> 
     done
 }
 
-/// Returns one hash of [`plain_view`]. `name` is the name of the key without the prefix, such as
-/// `allhashes` or `h:<crawl>`.
+/// Returns one hash of [`plain_view`]; `name` is the key without the prefix: `allhashes`,
+/// `h:<crawl>`.
 #[track_caller]
 pub fn plain_hash(c: &mut Wire, p: &str, name: &str) -> BTreeMap<String, String> {
     let key = format!("{p}{name}");

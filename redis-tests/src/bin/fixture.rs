@@ -29,7 +29,7 @@ const GOES_ON: [(&str, &str); 3] = [
 
 fn main() {
     let folder = folder();
-    let databases = families().len() * 2;
+    let databases = stored().len() * 2;
     let server = simulated()
         .aof(false)
         .args(&["--databases", &databases.to_string()])
@@ -45,7 +45,7 @@ fn main() {
     let mut database = 0;
     let mut going_on = Vec::new();
     for half in 0..2 {
-        for family in families() {
+        for family in stored() {
             let mut wire = server.wire();
             ok!(wire, "SELECT", database);
             going_on.push(fill(&family, database, &mut wire, &mut page));
@@ -76,6 +76,13 @@ fn main() {
     }
     fs::write(folder.join("replies.md"), page).expect("the folder is writable");
     println!("{}", folder.display());
+}
+
+/// Returns the families whose format later versions must load. The format of packed frontiers is not final.
+fn stored() -> Vec<Family> {
+    let mut all = families();
+    all.retain(|family| (family.name, family.storage) != ("CHG", "packed"));
+    all
 }
 
 fn folder() -> PathBuf {

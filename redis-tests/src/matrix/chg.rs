@@ -7,15 +7,20 @@ use crate::busy_frontier::BusyFrontier;
 use crate::frontier::{Frontier, T0, simulated};
 use crate::wire::Wire;
 
-pub(super) fn family() -> Family {
+/// Returns the family; without a storage, frontiers are packed if the environment says so.
+pub(super) fn family(storage: &'static str) -> Family {
     Family {
         name: "CHG",
-        storage: "",
+        storage,
         samples: SAMPLES,
         refused: REFUSED,
         reads: READS,
         without_memory: "next release extend sweep expired block pause resume drop",
-        keys: KEYS,
+        keys: if storage == "packed" {
+            PACKED_KEYS
+        } else {
+            KEYS
+        },
         fields: &[],
         aliases: &[("now", ""), ("count", ""), ("n", "sequence number")],
         resumed: &["DROP crawl"],
@@ -121,6 +126,8 @@ const READS: &[&str] = &rows![
 const KEYS: &str = "\
     CHG:waiting CHG:held CHG:kept chg_wait chg_busy chg_ready EIDC QCT chg_uris:kept chg_idle \
     chg_token chg_past chg_paused chg_seq:crawl chg_expired chg_gate:shared chg_gated:shared";
+
+const PACKED_KEYS: &str = "chg_wait chg_busy chg_ready EIDC QCT chg_packed";
 
 const INVALID: &[[&str; 4]] = &rows![
     ["", "chg from", "''", "chg from"];

@@ -38,12 +38,13 @@ pub fn family(name: &str, storage: &str) -> Family {
     found.unwrap_or_else(|| panic!("no family {name} {storage}"))
 }
 
-/// Returns all families; `DEDUPE` once for each storage.
+/// Returns all families; `DEDUPE` and `CHG` once for each storage.
 pub fn families() -> Vec<Family> {
     vec![
         dedupe::family("plain"),
         dedupe::family("packed"),
-        chg::family(),
+        chg::family(""),
+        chg::family("packed"),
         tags::family(),
     ]
 }

@@ -3,8 +3,7 @@
 //! what a full server accepts.)
 
 use redis_tests::{
-    Cluster, DedupeIndex, Options, Reply, Server, Wire, assert_error, assert_replicated, bulk, int,
-    ok, replies_of, small_index,
+    Cluster, DedupeIndex, Options, Reply, Server, Wire, bulk, ok, replies_of, small_index,
 };
 
 const P: &str = "{coll-42}:";
@@ -98,71 +97,6 @@ fn a_packed_index_lives_in_one_slot_and_moves_with_it() {
     assert_eq!(c.change("UNPACK").1, 30);
     assert_eq!(replies_of(&mut c, P), expected);
     c.assert_consistent();
-}
-
-fn large(c: &mut DedupeIndex) {
-    c.plain("CONFIG SET crawlspace.slice-us 50");
-    for (id, first) in [("a", 0), ("b", 6_000)] {
-        c.committed(id, first..first + 12_000);
-    }
-}
-
-#[test]
-fn a_slot_that_moves_while_the_storage_changes_is_complete() {
-    let cluster = Cluster::with(2, Options::new().plain());
-    large(&mut DedupeIndex::of(cluster.owner(P), P));
-    for name in ["PACK", "UNPACK"] {
-        let owner = cluster.owner(P);
-        let other = other_than(&cluster, owner);
-        let mut c = DedupeIndex::of(other, P);
-        c.plain("CONFIG SET crawlspace.slice-us 50");
-        let mut changer = DedupeIndex::of(owner, P).begun(name);
-        cluster.move_slot(P, other);
-        changer.recv();
-        owner.until_idle();
-        assert_eq!(ok!(owner.wire(), "DBSIZE"), int(0), "{name}");
-        let seen = c.owners((0..18_000).step_by(199));
-        assert!(seen.iter().all(|owner| owner != "-"), "{name}: {seen:?}");
-        c.change(name);
-        assert_eq!(c.indexed(), 18_000);
-        c.assert_consistent();
-    }
-}
-
-#[test]
-fn a_change_that_reaches_maxmemory_stops_cleanly_and_continues_later() {
-    let server = Options::new().plain().aof_unsynced(false).start();
-    let replica = Options::new().plain().replica_of(&server).start();
-    let mut c = DedupeIndex::of(&server, P);
-    large(&mut c);
-    let before = c.plain_view();
-    for (name, storage) in [("PACK", "packed"), ("UNPACK", "plain")] {
-        let mut changer = c.begun(name);
-        c.plain("CONFIG SET maxmemory 1");
-        if storage == "packed" {
-            // Packing frees memory, so a full server allows it.
-            assert!(matches!(changer.recv(), Reply::Array(_)));
-            c.plain("CONFIG SET maxmemory 0");
-            let after = c.plain_view();
-            after.assert_same(&before, name);
-            continue;
-        }
-        assert_error(&changer.recv(), "OOM", name);
-        server.until_idle();
-        c.refused(name, "OOM");
-        assert!(c.storage().ends_with("ing"));
-        let seen = c.owners((0..18_000).step_by(199));
-        assert!(seen.iter().all(|owner| owner != "-"), "{name}: {seen:?}");
-        assert_eq!(c.indexed(), 18_000);
-        c.plain("CONFIG SET maxmemory 0");
-        let (now, hashes, _) = c.change(name);
-        assert_eq!(now, storage);
-        assert!(hashes > 0 && hashes <= 18_000, "{hashes}");
-        let after = c.plain_view();
-        after.assert_same(&before, name);
-        c.assert_consistent();
-    }
-    assert_replicated(&server, &replica);
 }
 
 #[test]

@@ -121,28 +121,6 @@ fn killed_changes_finish_after_an_append_only_file_without_preamble() {
 }
 
 #[test]
-fn an_interrupted_change_can_be_reversed() {
-    let (mut server, mut c) = DedupeIndex::on(Options::new().plain().aof_unsynced(true), P);
-    build(&mut c);
-    let before = c.plain_view();
-    let packer = c.begun("PACK");
-    let mut c = killed(&mut server, packer);
-    assert_nothing_is_missed(&mut c, "PACK cut short");
-    assert_eq!(c.change("UNPACK").0, "plain");
-    let after = server.snapshot().without_storage();
-    after.assert_same(&before, "UNPACK after half a PACK");
-    c.ok("PACK");
-    let unpacker = c.begun("UNPACK");
-    let mut c = killed(&mut server, unpacker);
-    assert_nothing_is_missed(&mut c, "UNPACK cut short");
-    assert_eq!(c.change("PACK").0, "packed");
-    assert_nothing_is_missed(&mut c, "PACK after half an UNPACK");
-    let after = c.plain_view();
-    after.assert_same(&before, "PACK after half an UNPACK");
-    c.assert_consistent();
-}
-
-#[test]
 fn commands_work_on_an_index_whose_change_was_cut_short() {
     let lines = ["COMMIT open", "REMOVE a"];
     let (expected, replies) = undisturbed(&lines);
@@ -226,31 +204,5 @@ fn killed_commit_on_a_packed_index_can_be_canceled() {
     after
         .without(open)
         .assert_same(&before.without(open), "CANCEL");
-    c.assert_consistent();
-}
-
-#[test]
-fn a_change_survives_a_reload_and_a_shutdown() {
-    let (mut server, mut c) = DedupeIndex::on(Options::new().plain().rdb(), P);
-    build(&mut c);
-    let before = c.plain_view();
-    for name in ["PACK", "UNPACK"] {
-        DedupeIndex::of(&server, P).begun(name).hang_up();
-        server.shutdown();
-        server.restart();
-        let mut c = DedupeIndex::of(&server, P);
-        c.plain("CONFIG SET crawlspace.slice-us 50");
-        assert_nothing_is_missed(&mut c, "after a shutdown");
-        let mut changer = c.begun(name);
-        c.plain("DEBUG RELOAD");
-        changer.recv();
-        server.until_idle();
-        assert_nothing_is_missed(&mut c, "after a reload");
-        c.ok(name);
-        let after = c.plain_view();
-        after.assert_same(&before, name);
-    }
-    let mut c = DedupeIndex::of(&server, P);
-    assert_eq!(c.committed("more", 120_000..120_010), (10, 0));
     c.assert_consistent();
 }

@@ -1,11 +1,11 @@
-//! Tests that look-ups find every entry during a storage conversion, and that other jobs wait.
+//! Tests that look-ups find every entry, and that other jobs wait, during a storage conversion.
 
 use redis_tests::{DedupeIndex, Options, Server, array, bulk, int, moved, record_of};
 
 const P: &str = "{coll-42}:";
 
 /// Starts a server whose indexes are plain until they are packed, with slices so short that a
-/// conversion takes many of them.
+/// conversion takes many.
 fn start() -> (Server, DedupeIndex) {
     let short = ["slice-us", "50"];
     DedupeIndex::on(Options::new().plain().module_args(&short), P)
@@ -65,7 +65,7 @@ fn jobs_wait_until_the_storage_has_changed() {
         let lines = ["COMMIT new", "CANCEL gone", "REMOVE b", name];
         let mut others = lines.map(|line| c.sent(line));
         let same = moved(&others[3].recv());
-        // A second client that requests the same conversion gets the same reply.
+        // A second client that requested the same change gets the same reply.
         assert_eq!(moved(&changer.recv()), same, "{name}");
         assert_eq!(same.1, 24_000);
         assert_eq!(others[0].recv().ints(), [10, 10]);
@@ -87,19 +87,6 @@ fn a_change_that_follows_a_commit_waits_for_it() {
     assert_eq!(committer.recv().ints(), [24_000, 0]);
     assert_eq!(moved(&packer.recv()), ("packed".into(), 24_000, 24_000));
     c.assert_consistent();
-}
-
-#[test]
-fn pack_and_unpack_at_once_end_in_one_of_the_two() {
-    let (server, mut c) = start();
-    c.committed("a", 0..24_000);
-    let before = server.snapshot().without_storage();
-    let mut packer = c.begun("PACK");
-    let mut unpacker = c.sent("UNPACK");
-    assert_eq!(moved(&packer.recv()), ("packed".into(), 24_000, 24_000));
-    assert_eq!(moved(&unpacker.recv()), ("plain".into(), 24_000, 24_000));
-    let after = server.snapshot().without_storage();
-    after.assert_same(&before, "PACK and UNPACK at once");
 }
 
 #[test]
@@ -139,85 +126,4 @@ fn waiters_wake_while_the_storage_changes() {
     }
     assert_eq!(c.commit("b"), (2, 0));
     c.assert_consistent();
-}
-
-#[test]
-fn swapdb_while_the_storage_changes_harms_nothing() {
-    let (server, mut zero) = start();
-    let mut one = zero.another();
-    one.plain("SELECT 1");
-    one.committed("a", 500_000..500_010);
-    zero.committed("a", 0..24_000);
-    for name in ["PACK", "UNPACK"] {
-        let mut changer = zero.begun(name);
-        zero.plain("SWAPDB 0 1");
-        changer.recv();
-        server.until_idle();
-        assert_eq!(zero.owners([0, 500_000]), ["-", "a"], "{name}");
-        let seen = one.owners([0, 23_999, 500_000]);
-        assert_eq!(seen, ["a", "a", "-"], "{name}");
-        one.ok(name);
-        assert_eq!(one.indexed(), 24_000);
-        zero.assert_consistent();
-        one.assert_consistent();
-        zero.plain("SWAPDB 0 1");
-    }
-}
-
-#[test]
-fn flush_while_the_storage_changes_ends_the_change() {
-    let (server, mut c) = start();
-    for name in ["PACK", "UNPACK"] {
-        c.committed("a", 0..24_000);
-        if name == "UNPACK" {
-            c.ok("PACK");
-        }
-        let mut changer = c.begun(name);
-        c.plain("FLUSHALL");
-        changer.recv();
-        server.until_idle();
-        assert_eq!(c.owners([1]), ["-"]);
-        c.plain("FLUSHALL");
-        assert_eq!(c.committed("a", 0..10), (10, 0));
-        c.assert_consistent();
-        c.plain("FLUSHALL");
-    }
-}
-
-#[test]
-fn keys_deleted_while_the_storage_changes_do_not_hang_it() {
-    let (server, mut c) = start();
-    for name in ["PACK", "UNPACK"] {
-        for deleted in [
-            "allhashes",
-            "packedhashes",
-            "moving",
-            "h:a",
-            "allcrawls",
-            "holders",
-        ] {
-            c.plain("FLUSHALL");
-            c.committed("a", 0..24_000);
-            if name == "UNPACK" {
-                c.ok("PACK");
-            }
-            let mut changer = c.begun(name);
-            c.plain(format!("DEL {P}{deleted}"));
-            changer.recv();
-            server.until_idle();
-            c.ok("REPAIR");
-            if deleted == "allcrawls" {
-                // The records of the crawl are complete, but the crawl is in no set, so the check
-                // cannot know if it should be kept.
-                c.tells("CHECK", "unlistedCrawls 1");
-                c.commit("a");
-                // The counts of the crawl were already in the totals.
-                c.ok("REPAIR");
-            }
-            c.assert_consistent();
-            c.committed("b", 0..10);
-            c.assert_consistent();
-        }
-    }
-    assert_eq!(server.info_number("panics"), 0);
 }

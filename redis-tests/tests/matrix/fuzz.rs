@@ -2,7 +2,7 @@
 //! crash or panic, the replica and the reloaded data must be equal, and a repair must fix the
 //! damage.
 //!
-//! `CRAWLSPACE_FUZZ_STEPS` sets the number of calls for each family, and `SEED` the random seed.
+//! `CRAWLSPACE_FUZZ_STEPS` sets the number of calls for each family; `SEED` chooses them.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use redis_tests::matrix::{
     Argument, Family, Grammar, Kind, PREFIX, State, family, malformed, split,
 };
 use redis_tests::{
-    Frontier, Lease, Reply, Rng, Server, Snapshot, Wire, ok, random_step, rows, simulated,
+    Frontier, Lease, Reply, Rng, Server, Snapshot, Wire, ok, random_step, rounds, rows, simulated,
 };
 
 for_every_family!(random_calls_on_damaged_keys_do_no_harm);
@@ -18,7 +18,7 @@ for_every_family!(random_calls_on_damaged_keys_do_no_harm);
 /// Number of calls between two repairs.
 const ROUND: u64 = 250;
 
-/// The prefixes of the calls. Most calls use the prefix with data.
+/// The prefixes of the calls; most use the filled one.
 const PREFIXES: [&str; 4] = [PREFIX, PREFIX, PREFIX, "{m}q:"];
 
 /// Names of keys that the family uses rarely or never.
@@ -29,12 +29,6 @@ const ODD: [&[u8]; 9] = rows![
     b""; b"9223372036854775807"; b"18446744073709551616"; b"%s%n"; b"{"; b"\x00\xff"; b"\xf0\x28\x8c\x28";
     b"http://e.com/ \x00\xff"; b"e:";
 ];
-
-/// Returns the number of calls for each family.
-fn steps() -> u64 {
-    let steps = std::env::var("CRAWLSPACE_FUZZ_STEPS").ok();
-    steps.map_or(7500, |steps| steps.parse().expect("a number of steps"))
-}
 
 /// A client that sends random calls.
 struct Player<'a> {
@@ -99,7 +93,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Starts again with a new filled state.
+    /// Starts again with a filled state.
     fn refill(&mut self) {
         self.state = self.family.refill(&mut self.c);
         self.log.push("filled again".to_owned());
@@ -132,13 +126,14 @@ impl<'a> Player<'a> {
             let mut state = self.state.clone();
             state.now = self.frontier.as_ref().and_then(|(f, _)| f.now);
             let mut sample = *rng.pick::<&str>(self.family.samples);
-            if sample == "PACK" && self.family.name == "CHG" && rng.below(10) > 0 {
-                // Plain commands cannot damage a packed frontier, so most frontiers stay plain.
+            let stays_plain = self.family.name == "CHG" && self.family.storage.is_empty();
+            if sample == "PACK" && stays_plain && rng.below(10) > 0 {
+                // Damage does not reach a packed frontier, so most frontiers stay plain.
                 sample = "UNPACK";
             }
             return state.words(sample);
         }
-        // Half of the calls add data, so that some data can be damaged.
+        // Half of the calls add data, so that there is something to damage.
         let grows = rng.chance(50);
         let grammar = self.any_grammar(rng, |grammar| {
             (!grows || grammar.has("denyoom")) && grammar.name != "chg.pack"
@@ -192,7 +187,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Returns a command with arguments that do not belong to it.
+    /// Returns a command with arguments that have nothing to do with it.
     fn nonsense(&self, rng: &mut Rng) -> Vec<Vec<u8>> {
         let name = self.any_grammar(rng, |_| true).name.clone();
         let mut words = self.begin(rng, &name);
@@ -260,7 +255,7 @@ fn spoil(c: &mut Wire, rng: &mut Rng, family: &Family, state: &State) -> Vec<Vec
     }
 }
 
-/// Returns true if a call could block, because no other client would end the wait. (With simulated
+/// Returns true if a call could block, since no other client would end the wait. (With simulated
 /// time, commands refuse to block.)
 fn waits(words: &[Vec<u8>]) -> bool {
     let has = |word: &[u8]| words.iter().any(|w| w.eq_ignore_ascii_case(word));
@@ -313,7 +308,8 @@ fn random_calls_on_damaged_keys_do_no_harm(family: &Family) {
     let mut rng = Rng::new(&format!("random calls of {}", family.title()));
     let mut server = family.options().aof_unsynced(false).start();
     let replica = family.options().replica_of(&server).start();
-    let rounds = steps().div_ceil(ROUND);
+    // The number of calls for each family.
+    let rounds = rounds("CRAWLSPACE_FUZZ_STEPS", 7500).div_ceil(ROUND);
     let mut spoiled = 0;
     for _ in 0..rounds {
         let mut player = Player::new(family, &server);
@@ -336,14 +332,16 @@ fn random_calls_on_damaged_keys_do_no_harm(family: &Family) {
             }
         }
     }
-    let enough = family.name == "TAGS" || 8 * spoiled > rounds;
+    // Plain commands cannot damage the content of a packed frontier.
+    let resists = family.name == "TAGS" || family.title() == "CHG packed";
+    let enough = resists || 8 * spoiled > rounds;
     assert!(enough, "only {spoiled} of {} were spoiled", 2 * rounds);
     let digest = server.digest();
     server.restart();
     assert_eq!(server.digest(), digest);
 }
 
-/// Deletes keys of a wrong type, and checks that `REPAIR` then fixes all damage, except for
+/// Checks that `REPAIR` fixes all damage once keys of a wrong type are deleted, except for
 /// unreadable records and interrupted jobs. Returns true if there was damage.
 fn repair_mends(family: &Family, c: &mut Wire, state: &State, log: &str) -> bool {
     let before = c.call(&state.words("CHECK"));
@@ -357,7 +355,7 @@ fn repair_mends(family: &Family, c: &mut Wire, state: &State, log: &str) -> bool
             }
             continue;
         }
-        // If a key of a wrong type has the name of a group, it is reported and not changed.
+        // A key of a wrong type instead of a group is reported and not changed.
         let problems = ok_line(c, state, "CHECK").find("problems");
         let problems = problems
             .map(|problems| problems.texts())
@@ -394,7 +392,7 @@ fn ok_line(c: &mut Wire, state: &State, line: &str) -> Reply {
     c.expect_ok(&state.words(line))
 }
 
-/// Deletes keys of a wrong type that `CHECK` ignores, and checks that the frontier then works.
+/// Checks that the frontier works, once keys of a wrong type that `CHECK` ignores are deleted.
 fn assert_goes_on(f: &mut Frontier, log: &str) {
     let now = f.time();
     let paused = f.key("chg_paused");
@@ -429,8 +427,8 @@ fn assert_goes_on(f: &mut Frontier, log: &str) {
 fn random_waiters_and_random_commands_do_no_harm() {
     let mut rng = Rng::new("random_waiters_and_random_commands_do_no_harm");
     let chg = family("CHG", "");
-    // A frontier with waiting clients needs the server's clock, so build the state on another
-    // server and use only its words.
+    // The waiting frontier needs the server's clock, so the state is built on another server and
+    // used only for its words.
     let state = chg.refill(&mut simulated().start().wire());
     let mut server = Server::start();
     let mut f = Frontier::of(&server, PREFIX);

@@ -10,6 +10,7 @@ macro_rules! for_every_family {
     (native values: $($property:ident),+ $(,)?) => {
         for_every_family!(@ dedupe_packed "DEDUPE" "packed" $($property)+);
         for_every_family!(@ chg "CHG" "" $($property)+);
+        for_every_family!(@ chg_packed "CHG" "packed" $($property)+);
         for_every_family!(@ tags "TAGS" "" $($property)+);
     };
     (@ $module:ident $name:literal $storage:literal $($property:ident)+) => {
@@ -32,6 +33,7 @@ mod databases;
 mod discovery;
 mod fuzz;
 mod memory;
+mod packed;
 mod restart;
 mod roles;
 mod stage;
