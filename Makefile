@@ -140,7 +140,8 @@ test-servers: portable ## Run the live tests of the module on each server in Deb
 	        verdict=$$(timeout 60 $$REDIS_SERVER --port 0 --unixsocket '$(TARGET)/servers/unaligned.sock' --loadmodule '$(MODULE)' | \
 	            grep -o 'crawlspace did not load: .*' || echo 'FAILED: the module does not refuse to load'); \
 	    else \
-	        scripts/tests $(COMPANION) --package redis-tests --only redis-tests | tee '$(TARGET)/server.log'; \
+	        scripts/tests $(COMPANION) --package redis-tests --only redis-tests --packed dedupe=both:: \
+	            --packed '$(PACKED_FRONTIERS)' | tee '$(TARGET)/server.log'; \
 	        verdict=$$(grep -E 'tests passed in|^FAILED' '$(TARGET)/server.log' | sed -E 's/ in [0-9]+ runs.*//; s/ \(output.*//' | paste -sd' '); \
 	    fi; \
 	    table="$$table$$server: $$version: $$verdict\n"; case "$$verdict" in *FAILED* | '') failed="$$failed $$server";; esac; \
@@ -218,7 +219,7 @@ fuzz: ## Fuzz files, requests and responses of other servers, and test the rules
 soak: ## Test random histories, kill -9, damaged payloads and HTTP mutations with new seeds; failing seeds are added to redis-tests/corpus (TIME=600 seconds, SEED=, REDIS_SERVER=)
 	@scripts/need cc libclang redis-server redis-cli python3
 	$(CARGO) build --release --package crawlspace
-	@CRAWLSPACE_MODULE='$(MODULE)' CORPUS='$(CORPUS)' CRAWLSPACE_GATE_CASES=$$(($(or $(TIME),600) * 5000 / 3)) \
+	@CRAWLSPACE_MODULE='$(MODULE)' CORPUS='$(CORPUS)' KILLS=200 DAMAGES=50000 CRAWLSPACE_GATE_CASES=$$(($(or $(TIME),600) * 5000 / 3)) \
 	    scripts/tests $(COMPANION) --package redis-tests --soak $(or $(TIME),600)
 
 clean: ## Remove everything that was built

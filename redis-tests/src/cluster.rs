@@ -121,7 +121,17 @@ impl Cluster {
     pub fn begin_move(&self, key: impl AsRef<[u8]>, to: &Server) {
         let slot = self.slot(key.as_ref());
         let from = self.owner(key);
-        ok!(to.wire(), "CLUSTER", "SETSLOT", slot, "IMPORTING", id(from));
+        // Redis 8.6 refuses it while it deletes the keys of an earlier atomic migration.
+        until("keys that have left are deleted", || {
+            let words = [
+                "CLUSTER",
+                "SETSLOT",
+                &slot.to_string(),
+                "IMPORTING",
+                &id(from),
+            ];
+            !to.wire().call(&words).is_error()
+        });
         ok!(from.wire(), "CLUSTER", "SETSLOT", slot, "MIGRATING", id(to));
     }
 

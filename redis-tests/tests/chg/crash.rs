@@ -1,9 +1,10 @@
 //! A client or the server may crash at any time: no group and no URI is lost.
 
+use std::collections::BTreeSet;
 use std::process::{Child, Command, Stdio};
 
 use crate::stage::real_stage;
-use redis_tests::{Frontier, LEASE, Lease, Options, Rng, Server, release, until};
+use redis_tests::{Frontier, LEASE, Lease, Options, Rng, Server, release, rounds, until};
 
 /// Creates a frontier of twenty hosts with five URIs each.
 fn filled(server: &Server) -> Frontier {
@@ -129,54 +130,107 @@ fn worker_killed_between_its_commands_is_replaced_at_the_deadline() {
     assert_eq!(f.total(), 0);
 }
 
-fn server_killed_in_the_middle_loses_nothing(preamble: bool) {
+/// Adds two kept URIs and one that is only counted to each of these hosts.
+fn add_to(f: &mut Frontier, hosts: std::ops::Range<u64>, round: u64) {
+    let (mut kept, mut counted) = (String::new(), String::new());
+    for host in hosts {
+        for page in 0..2 {
+            kept += &format!(" host-{host} 0 {page} http://host-{host}/{round}/{page}");
+        }
+        counted += &format!(" host-{host} 0");
+    }
+    f.ok(format!("ADDURI crawl{kept}"));
+    f.ok(format!("ADD counted{counted}"));
+}
+
+/// Kills a server while clients work, mostly in the middle of `PACK` or `UNPACK`: `KILLS` times, or the given number.
+fn server_killed_in_the_middle_loses_nothing(preamble: bool, kills: u64) {
     let mut rng = Rng::new("server_killed_in_the_middle_loses_nothing");
-    let mut server = Options::new().aof_unsynced(preamble).start();
-    let mut f = filled(&server);
-    let mut fetched = 0;
-    for _ in 0..4 {
+    let options = Options::new().module_args(&["slice-us", "50"]);
+    let mut server = options.aof_unsynced(preamble).start();
+    let mut f = Frontier::real(&server);
+    let (mut fetched, mut added, mut cut_short) = (0, 0, 0);
+    let mut seen = BTreeSet::new();
+    for some in 0..10 {
+        add_to(&mut f, 60 * some..60 * some + 60, 0);
+        added += 180;
+    }
+    let kills = rounds("KILLS", kills);
+    for round in 1..=kills {
+        let mut mover = Frontier::real(&server);
+        let moves = rng.chance(80);
+        if moves {
+            mover.send(["PACK", "UNPACK"][rng.below(2) as usize]);
+            until("the storage changes", || {
+                f.ok("INFO").field("storage").text().ends_with("ing") || mover.wire.has_reply()
+            });
+        }
+        if rng.chance(10) {
+            f.wire.call(&["BGREWRITEAOF"]);
+        }
+        let from = rng.below(590);
+        add_to(&mut f, from..from + 10, round);
+        added += 30;
         let mut held = Vec::new();
+        let done = |lease: &Lease| match &lease.execution {
+            Some(execution) => release(lease, format!("AT 0 DONE {execution}")),
+            None => release(lease, "AT 0 DONE counted"),
+        };
         for _ in 0..rng.below(20) {
             let Some(lease) = f.try_take() else { break };
             if rng.chance(60) {
                 fetched += 1;
-                f.release(&lease, "AT 0 DONE crawl");
+                let is_new = lease.uri.clone().is_none_or(|uri| seen.insert(uri));
+                assert!(is_new, "fetched twice: {lease:?}");
+                f.ok(done(&lease));
             } else {
                 held.push(lease);
             }
         }
-        // The server may have applied the last release before it died. If the release is sent
-        // again, it is counted once.
-        let in_flight = held.pop().map(|lease| release(&lease, "AT 0 DONE crawl"));
-        if let Some(line) = &in_flight {
-            f.send(line);
+        // The server may or may not have applied the last release before it died. Sent again, it
+        // counts once.
+        let in_flight = held.pop();
+        if let Some(lease) = &in_flight {
+            f.send(done(lease));
         }
         server.kill9();
+        cut_short += u64::from(moves && mover.wire.try_recv().is_err());
         server.restart();
         f = Frontier::real(&server);
-        if let Some(line) = in_flight {
-            f.ok(line);
+        held.extend(in_flight);
+        for lease in held {
+            let is_new = lease.uri.clone().is_none_or(|uri| seen.insert(uri));
+            assert!(is_new, "fetched twice: {lease:?}");
+            f.ok(done(&lease));
             fetched += 1;
         }
-        f.assert_conserved();
-        for lease in held {
-            f.release(&lease, "AT 0 DONE crawl");
-            fetched += 1;
+        if round % 4 == 0 || round == kills {
+            f.assert_conserved();
+            assert_eq!(f.total() + fetched, added, "after {round} kills");
         }
     }
-    fetched += finish(&mut f);
-    assert_eq!(fetched, 100);
+    eprintln!("{kills} kills, {cut_short} of them in the middle of a conversion");
+    assert!(cut_short > 0);
+    while let Some(lease) = f.try_take() {
+        let is_new = lease.uri.clone().is_none_or(|uri| seen.insert(uri));
+        assert!(is_new, "fetched twice: {lease:?}");
+        let execution = lease.execution.clone().unwrap_or("counted".to_owned());
+        f.release(&lease, format!("AT 0 DONE {execution}"));
+        fetched += 1;
+    }
+    assert_eq!(fetched, added);
     f.assert_conserved();
+    assert_eq!(server.info_number("panics"), 0);
 }
 
 #[test]
 fn killed_server_with_an_append_only_file_loses_nothing() {
-    server_killed_in_the_middle_loses_nothing(false);
+    server_killed_in_the_middle_loses_nothing(false, 6);
 }
 
 #[test]
 fn killed_server_with_a_preamble_in_its_append_only_file_loses_nothing() {
-    server_killed_in_the_middle_loses_nothing(true);
+    server_killed_in_the_middle_loses_nothing(true, 6);
 }
 
 #[test]

@@ -57,6 +57,8 @@ fn waiter_outlives_the_packed_key_and_is_served_from_what_comes_after() {
             "EVAL" => ok!(f.wire, "EVAL", "return redis.call('DEL', KEYS[1])", 1, KEY),
             _ => ok!(f.wire, gone),
         };
+        // Valkey 8.1 leaves the client in the other database.
+        ok!(f.wire, "SELECT", 0);
         redis_tests::until("what was there would be due", || f.time() > soon + 30);
         assert!(!waiter.wire.has_reply(), "{gone}");
         f.refused("WHY gone", "NOCHG ");
@@ -219,6 +221,47 @@ fn copy_has_the_digest_of_the_original_and_leads_a_life_of_its_own() {
     copy.assert_conserved();
 }
 
+/// Keys are evicted until enough memory is free, in random order.
+#[test]
+fn eviction_takes_all_of_a_packed_frontier_or_none_of_it() {
+    let (mut whole, mut empty) = (0, 0);
+    for _ in 0..16 {
+        let (server, mut f) = real();
+        for n in 0..400 {
+            ok!(f.wire, "SET", format!("other-{n}"), "x".repeat(10 << 10));
+        }
+        for some in 0..20 {
+            let uris = (0..100).map(|n| format!(" host-{n} 0 0 http://host-{n}/{some}"));
+            f.ok(format!("ADDURI crawl{}", uris.collect::<String>()));
+        }
+        // About half of the keys must go.
+        let limit = server.info_number("used_memory") - (2 << 20);
+        // Nothing of a frontier expires.
+        for (policy, reply) in [("volatile-random", "OOM "), ("allkeys-random", "")] {
+            ok!(f.wire, "CONFIG", "SET", "maxmemory-policy", policy);
+            ok!(f.wire, "CONFIG", "SET", "maxmemory", limit);
+            match f.call("ADD crawl another 0") {
+                Reply::Error(line) => assert!(line.starts_with(b"OOM "), "{policy}"),
+                done => assert!(reply.is_empty(), "{policy}: {done:?}"),
+            }
+            ok!(f.wire, "CONFIG", "SET", "maxmemory", 0);
+            if !reply.is_empty() {
+                assert_eq!(f.figure("uris"), 2000, "{policy}");
+            }
+        }
+        match f.figure("uris") {
+            0 | 1 => empty += 1,
+            2000 | 2001 => whole += 1,
+            part => panic!("{part} of 2000 URIs are left"),
+        }
+        f.add("crawl", "more", 0);
+        f.assert_conserved();
+        assert_storage(&mut f, "packed");
+        assert_eq!(server.info_number("panics"), 0);
+    }
+    assert!(whole > 0 && empty > 0, "{whole} whole, {empty} empty");
+}
+
 #[test]
 fn unpacked_frontier_goes_on_in_plain_keys_on_all_servers() {
     let (mut server, mut f) = busy(simulated().aof_unsynced(false));
@@ -377,6 +420,26 @@ fn options_of_unknown_groups_keep_a_frontier_plain() {
         assert_storage(&mut f, "packed");
         f.assert_conserved();
     }
+}
+
+#[test]
+fn plain_frontier_can_follow_a_packed_one_whose_keys_were_deleted_one_by_one() {
+    let (_server, mut f) = real();
+    f.add("crawl", "packed", 0);
+    ok!(f.wire, "DEL", KEY);
+    // The markers are left, so the frontier is packed and empty.
+    f.take_none();
+    for name in rows!["chg_wait"; "chg_busy"; "chg_ready"; "EIDC"; "QCT";] {
+        ok!(f.wire, "DEL", f.key(name));
+    }
+    ok!(f.wire, "CONFIG", "SET", "crawlspace.chg-storage", "plain");
+    ok!(f.wire, "HSET", f.key("CHG:host"), "n", "0", "c", "1");
+    ok!(f.wire, "HSET", f.key("EIDC"), "crawl", "1");
+    ok!(f.wire, "SET", f.key("QCT"), "1");
+    ok!(f.wire, "RPUSH", f.key("chg_ready"), "host");
+    f.take("host");
+    assert_storage(&mut f, "plain");
+    f.assert_conserved();
 }
 
 #[test]

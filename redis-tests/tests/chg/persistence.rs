@@ -2,7 +2,7 @@
 //! absolute times.
 
 use redis_tests::{
-    BusyFrontier, Frontier, Lease, Options, Reply, T0, ok, release, simulated, until,
+    BusyFrontier, Frontier, Lease, Options, Reply, T0, int, ok, release, simulated, until,
 };
 
 /// Returns the reply of `WHY` for every group.
@@ -130,6 +130,44 @@ fn replica_has_the_data_of_the_master_and_continues_with_it() {
         let mut r = Frontier::at(replica, f.now.expect("simulated"));
         goes_on(&mut r, &out);
     }
+}
+
+#[test]
+fn ten_failovers_keep_every_gate_block_and_lease() {
+    let mut server = simulated().start();
+    let mut f = Frontier::at(&server, T0);
+    let out = BusyFrontier::build(&mut f);
+    // Enough for many slices, and due after everything else.
+    let later = T0 + 3_600_000;
+    for some in 0..20 {
+        let uris = (0..100).map(|n| format!(" more-{some}-{n} {later} 0 http://more/{n}"));
+        f.ok(format!("ADDURI more{}", uris.collect::<String>()));
+    }
+    let before = (told(&mut f), f.figure("uris"));
+    let mut in_the_middle = 0;
+    for failover in 0..10 {
+        let replica = simulated().replica_of(&server).start();
+        server.wait_for_replica_offset(&replica);
+        for server in [&server, &replica] {
+            ok!(server.wire(), "CONFIG", "SET", "crawlspace.slice-us", 50);
+        }
+        let mut mover = Frontier::at(&server, f.time());
+        mover.send(["PACK", "UNPACK"][failover % 2]);
+        let mut r = Frontier::at(&replica, f.time());
+        until("the replica is in the middle", || {
+            let moves = r.ok("INFO").field("storage").text().ends_with("ing");
+            in_the_middle += usize::from(moves);
+            moves || mover.wire.has_reply()
+        });
+        server.kill9();
+        ok!(r.wire, "REPLICAOF", "NO", "ONE");
+        let after = (told(&mut r), r.figure("uris"));
+        assert_eq!(after, before, "failover {failover}");
+        assert_eq!(r.ok("CHECK").field("consistent"), int(1));
+        (server, f) = (replica, r);
+    }
+    assert!(in_the_middle > 4, "{in_the_middle}");
+    goes_on(&mut f, &out);
 }
 
 #[test]

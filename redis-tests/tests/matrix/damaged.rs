@@ -1,9 +1,12 @@
 //! Dumps of native values that were damaged and then given a correct checksum must be refused and
 //! do no harm.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crawlspace_compact::envelope::{Envelope, HEAD};
 use redis_tests::matrix::{Family, PREFIX};
 use redis_tests::payload::{Payload, sealed};
-use redis_tests::{Reply, Rng, add, cmd, commit, ok, plainly};
+use redis_tests::{Reply, Rng, add, cmd, commit, ok, plainly, rounds};
 
 use crate::stage::Stage;
 
@@ -13,6 +16,8 @@ for_every_family!(
     other_versions_are_refused_and_logged,
     damaged_dumps_are_refused,
     randomly_damaged_dumps_do_no_harm,
+    chunks_with_damaged_content_do_no_harm,
+    damaged_files_crash_no_server,
 );
 
 /// A state with a native value, and the dump of that value.
@@ -27,18 +32,23 @@ struct Damage {
     equal: usize,
 }
 
+/// Returns the name of a key with a native value, after the prefix.
+fn native_key(family: &Family) -> &'static str {
+    match (family.name, family.storage) {
+        ("DEDUPE", _) => "packedhashes",
+        ("CHG", "packed") => "chg_packed",
+        ("CHG", _) => "chg_uris:kept",
+        _ => "",
+    }
+}
+
 impl Damage {
     fn of(family: &Family) -> Damage {
-        let key = match family.name {
-            "DEDUPE" => "packedhashes",
-            "CHG" => "chg_uris:kept",
-            _ => "",
-        };
         let mut stage = Stage::of(family);
         add_odd(&mut stage);
         let mut damage = Damage {
             stage,
-            key: format!("{PREFIX}{key}"),
+            key: format!("{PREFIX}{}", native_key(family)),
             dump: Vec::new(),
             digest: String::new(),
             told: Vec::new(),
@@ -232,7 +242,8 @@ fn grow(stage: &mut Stage) {
 fn randomly_damaged_dumps_do_no_harm(family: &Family) {
     let mut rng = Rng::new("randomly_damaged_dumps_do_no_harm");
     let mut damage = Damage::of(family);
-    for (size, rounds) in [("small", 500), ("large", 200)] {
+    let all = rounds("DAMAGES", 1400);
+    for (size, rounds) in [("small", all * 5 / 14), ("large", all / 7)] {
         if size == "large" {
             grow(&mut damage.stage);
         }
@@ -250,4 +261,108 @@ fn randomly_damaged_dumps_do_no_harm(family: &Family) {
         }
     }
     damage.assert_unharmed();
+}
+
+/// Changes the content of a chunk and gives the chunk a correct checksum, as an attacker could. Such a value may be
+/// accepted, and has to be usable then.
+fn chunks_with_damaged_content_do_no_harm(family: &Family) {
+    let mut rng = Rng::new("chunks_with_damaged_content_do_no_harm");
+    let mut damage = Damage::of(family);
+    let good = Payload::of(&damage.dump);
+    let (key, mut accepted) = (damage.key.clone(), 0);
+    let rounds = rounds("DAMAGES", 1400) / 4;
+    for _ in 0..rounds {
+        let mut payload = good.clone();
+        let chunk = &mut payload.chunks[0];
+        for _ in 0..1 + rng.below(3) {
+            let at = HEAD + rng.below((chunk.len() - HEAD) as u64) as usize;
+            chunk[at] = match rng.below(3) {
+                0 => chunk[at].wrapping_add(1),
+                1 => *rng.pick(&[0, 0x7f, 0x80, 0xff]),
+                _ => rng.bits() as u8,
+            };
+        }
+        let version = chunk[0];
+        let envelope = Envelope { what: "", version };
+        envelope.seal(chunk, 0);
+        let dump = payload.dump();
+        let c = &mut damage.stage.wire;
+        if cmd!(c, "RESTORE", key, 0, dump, "REPLACE").is_error() {
+            continue;
+        }
+        accepted += 1;
+        damage.stage.reads(&mut damage.stage.server.wire());
+        let line = rng.pick::<&str>(family.samples);
+        let line = line.replace("BLOCK 1", "BLOCK 0");
+        let words = damage.stage.words(&line);
+        ok!(damage.stage.wire, "MULTI");
+        damage.stage.wire.call(&words);
+        damage.stage.wire.call(&["EXEC"]);
+        damage.stage.wire.call(&["DEBUG", "DIGEST"]);
+        let panics = damage.stage.server.info_number("panics");
+        assert_eq!(panics, 0, "{line} on {}", payload.chunks[0].escape_ascii());
+        damage.stage.reset();
+    }
+    eprintln!("{}: {accepted} of {rounds} accepted", family.title());
+    assert!(damage.stage.server.is_alive());
+}
+
+/// Damages the native value in an RDB file, whose checksum is made correct again, and any byte of an append-only file.
+fn damaged_files_crash_no_server(family: &Family) {
+    let mut rng = Rng::new("damaged_files_crash_no_server");
+    let (mut refused, mut loaded) = (0, 0);
+    for (is_rdb, options) in [
+        (true, family.options().rdb()),
+        (false, family.options().aof_unsynced(false)),
+    ] {
+        let mut server = options.start();
+        let mut c = server.wire();
+        ok!(c, "CONFIG", "SET", "rdbcompression", "no");
+        family.fill(&mut c, PREFIX);
+        let value = ok!(c, "DUMP", format!("{PREFIX}{}", native_key(family)));
+        let value = Payload::of(value.bytes()).chunks.remove(0);
+        let path = if is_rdb {
+            ok!(c, "SAVE");
+            server.dir().join("dump.rdb")
+        } else {
+            let folder = server.dir().join("appendonlydir");
+            folder.join("appendonly.aof.1.incr.aof")
+        };
+        server.kill9();
+        let whole = std::fs::read(&path).expect("a file");
+        let mut range = 0..whole.len();
+        if is_rdb {
+            let at = whole.windows(HEAD).position(|part| part == &value[..HEAD]);
+            let at = at.expect("the file has the value");
+            range = at - 8..at + value.len();
+        }
+        for _ in 0..rounds("DAMAGES", 1400) / 350 {
+            let mut damaged = whole.clone();
+            let at = range.start + rng.below(range.len() as u64) as usize;
+            if rng.chance(25) {
+                damaged.truncate(at);
+            } else {
+                damaged[at] ^= 1 << rng.below(8);
+            }
+            if is_rdb {
+                damaged = sealed(damaged);
+            }
+            std::fs::write(&path, damaged).expect("the directory is writable");
+            let before = server.log().len();
+            let started = catch_unwind(AssertUnwindSafe(|| server.restart()));
+            let log = server.log().split_off(before);
+            assert!(!log.contains("BUG REPORT"), "byte {at}: {log}");
+            if started.is_ok() {
+                loaded += 1;
+                assert_eq!(server.info_number("panics"), 0, "byte {at}");
+                server.kill9();
+            } else {
+                refused += 1;
+            }
+        }
+    }
+    eprintln!(
+        "{}: {refused} files refused, {loaded} loaded",
+        family.title()
+    );
 }

@@ -141,6 +141,8 @@ impl Load for Frontier {
             90..=91 => "SWEEP".to_owned(),
             92 => "EXPIRED".to_owned(),
             93 => "CHECK".to_owned(),
+            94 => "PACK".to_owned(),
+            95 => "UNPACK".to_owned(),
             _ => format!("WHY {chg}"),
         };
         let (name, rest) = line.split_once(' ').unwrap_or((&line, ""));

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use redis_tests::{
     Cluster, Options, Reply, Rng, Server, Snapshot, T0, Wire, Word, assert_consistent, bulk, ok,
-    sha256_of, until_some, words_of,
+    rounds, sha256_of, until_some, words_of,
 };
 
 use load::{Frontier, Index, Load};
@@ -164,11 +164,13 @@ fn steady(reply: &Reply) -> Reply {
     }
 }
 
-/// Commands whose reply counts their own changes and does not describe the final state.
-const COUNT_THEIR_OWN: [&[u8]; 6] = [
+/// Commands whose reply counts their own changes, and not the final state.
+const COUNT_THEIR_OWN: [&[u8]; 8] = [
     b"CHG.DROP",
     b"CHG.MOVE",
+    b"CHG.PACK",
     b"CHG.SWEEP",
+    b"CHG.UNPACK",
     b"DEDUPE.PACK",
     b"DEDUPE.UNPACK",
     b"DEDUPE.REPAIR",
@@ -304,16 +306,9 @@ fn move_slot(cluster: &Cluster, prefix: &str, progress: &Progress, rng: &mut Rng
     cluster.finish_move(prefix, to);
 }
 
-fn number(name: &str, otherwise: u64) -> u64 {
-    match std::env::var(name) {
-        Ok(text) if !text.is_empty() => text.parse().expect("a number"),
-        _ => otherwise,
-    }
-}
-
 /// Runs `RESHARDS` moves, until there were `ANSWERS` replies.
 pub fn run(test: &str) {
-    let (reshards, answers) = (number("RESHARDS", 8), number("ANSWERS", 4000));
+    let (reshards, answers) = (rounds("RESHARDS", 8), rounds("ANSWERS", 4000));
     let mut rng = Rng::new(test);
     let options = Options::new().module_args(&["chg-simulated-time", "yes"]);
     let cluster = Cluster::with(3, options.clone());
@@ -382,6 +377,11 @@ pub fn run(test: &str) {
                 .without_counters()
         };
         of(&mut c).assert_same(&of(&mut same), p);
+    }
+    for p in FRONTIERS {
+        let mut f = redis_tests::Frontier::over(cluster.owner(p).wire(), p);
+        f.now = Some(T0 + 10_000_000_000);
+        f.assert_conserved();
     }
     eprintln!(
         "{test}: {reshards} reshards{}, {} answers, {} refusals",
