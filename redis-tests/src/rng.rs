@@ -1,11 +1,11 @@
 //! A small seeded random number generator.
 
-/// SplitMix64. The seed is printed, so that a failing run can be repeated with `SEED=`.
+/// SplitMix64. The test prints the seed, so that a failing run can be repeated with `SEED=`.
 pub struct Rng(u64);
 
 impl Rng {
-    /// Creates a generator with the seed of the environment variable `SEED`, or with one derived
-    /// from the test's name.
+    /// Creates a generator with the seed in the environment variable `SEED` or, if it is not set,
+    /// with a seed derived from the name of the test.
     ///
     /// # Panics
     /// Panics if `SEED` is not a number.
@@ -15,7 +15,7 @@ impl Rng {
         Rng(seed)
     }
 
-    /// Creates a generator with this seed, for one thread of several.
+    /// Creates a generator with this seed, for one of several threads.
     pub fn seeded(seed: u64) -> Rng {
         Rng(seed)
     }
@@ -28,7 +28,7 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// Returns a number below `limit`, which is at least 1.
+    /// Returns a number below `limit`. `limit` must be at least 1.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.bits() % limit
     }

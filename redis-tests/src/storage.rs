@@ -1,4 +1,5 @@
-//! An index or a frontier whatever its storage: the plain keys that it has, or would have if it were not packed.
+//! Shows an index or a frontier in the same way in both storages: the plain keys that it has, or
+//! would have if it were not packed.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -8,9 +9,9 @@ use crate::dataset::Snapshot;
 use crate::server::{Options, Server};
 use crate::wire::{Reply, Wire, Word, bulk, int};
 
-/// A server on which packed values are unpacked, so that the one under test is only read.
+/// A server on which packed values are unpacked, so that the server under test is only read.
 struct Scratch {
-    /// Lives as long as the connection.
+    /// The server lives as long as the connection.
     _server: Server,
     wire: Wire,
     /// The frontier that was last unpacked on the server: its prefix, and its keys.
@@ -39,11 +40,12 @@ fn with_scratch<T>(act: impl FnOnce(&mut Scratch) -> T) -> T {
     })
 }
 
-/// Calls `read` with a connection on which the frontier has the documented plain keys: the given one, or, for a packed
-/// frontier, one to another server with an unpacked copy.
+/// Calls `read` with a connection to a server on which the frontier has the documented plain keys.
+/// This is the given connection or, for a packed frontier, a connection to another server with an
+/// unpacked copy.
 ///
 /// # Panics
-/// Panics if a copy cannot be made, or not be unpacked.
+/// Panics if the frontier cannot be copied or unpacked.
 #[track_caller]
 pub fn frontier_view<T>(c: &mut Wire, prefix: &str, read: impl FnOnce(&mut Wire) -> T) -> T {
     let key = format!("{prefix}chg_packed").into_bytes();
@@ -116,8 +118,8 @@ pub fn indexed(c: &mut Wire, p: impl Word) -> i64 {
     stats.field("hashes").int()
 }
 
-/// Returns the keys under a prefix as they are on plain storage. A packed index is copied to
-/// another server and unpacked there.
+/// Returns the keys with a prefix as in plain storage. Copies a packed index to another server and
+/// unpacks it there.
 ///
 /// # Panics
 /// Panics if the index cannot be copied or unpacked.
@@ -137,8 +139,8 @@ pub fn plain_view(c: &mut Wire, p: impl Word) -> Snapshot {
     })
 }
 
-/// Changes the plain keys of an index the way a plain client does. A packed index is unpacked first
-/// and packed again afterwards.
+/// Changes the plain keys of an index as a plain client does. Unpacks a packed index first, and
+/// packs it again afterwards.
 pub fn plainly<T>(c: &mut Wire, p: impl Word, change: impl FnOnce(&mut Wire) -> T) -> T {
     let packed = is_packed(c, p.word());
     if packed {
@@ -151,8 +153,8 @@ pub fn plainly<T>(c: &mut Wire, p: impl Word, change: impl FnOnce(&mut Wire) -> 
     done
 }
 
-/// Returns one hash of [`plain_view`]; `name` is the key without the prefix: `allhashes`,
-/// `h:<crawl>`.
+/// Returns one hash of [`plain_view`]. `name` is the name of the key without the prefix, such as
+/// `allhashes` or `h:<crawl>`.
 #[track_caller]
 pub fn plain_hash(c: &mut Wire, p: &str, name: &str) -> BTreeMap<String, String> {
     let key = format!("{p}{name}");

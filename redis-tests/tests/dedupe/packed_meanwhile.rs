@@ -1,11 +1,11 @@
-//! Tests that look-ups find every entry, and that other jobs wait, during a storage conversion.
+//! Tests that look-ups find every entry during a storage conversion, and that other jobs wait.
 
 use redis_tests::{DedupeIndex, Options, Server, array, bulk, int, moved, record_of};
 
 const P: &str = "{coll-42}:";
 
 /// Starts a server whose indexes are plain until they are packed, with slices so short that a
-/// conversion takes many.
+/// conversion takes many of them.
 fn start() -> (Server, DedupeIndex) {
     let short = ["slice-us", "50"];
     DedupeIndex::on(Options::new().plain().module_args(&short), P)
@@ -65,7 +65,7 @@ fn jobs_wait_until_the_storage_has_changed() {
         let lines = ["COMMIT new", "CANCEL gone", "REMOVE b", name];
         let mut others = lines.map(|line| c.sent(line));
         let same = moved(&others[3].recv());
-        // A second client that requested the same change gets the same reply.
+        // A second client that requests the same conversion gets the same reply.
         assert_eq!(moved(&changer.recv()), same, "{name}");
         assert_eq!(same.1, 24_000);
         assert_eq!(others[0].recv().ints(), [10, 10]);

@@ -65,7 +65,7 @@ fn told(c: &mut DedupeIndex) -> Told {
     (c.owners(0..720), stats, plain_view(c, P))
 }
 
-/// Checks that the index can be changed further.
+/// Checks that the index can still be changed.
 fn goes_on(c: &mut DedupeIndex) {
     c.tells("STATS", "storage packed");
     c.committed("new", 690..800);
@@ -194,14 +194,14 @@ fn copies_and_dumps_are_equal_and_independent() {
     for key in ["copy", "restored"] {
         assert_eq!(value_digest(&mut c, key), digest, "{key}");
     }
-    // A copy of all keys is an independent index.
+    // A copy of all keys forms an independent index.
     let (other, mut o) = packed();
     for key in o.plain("KEYS p:*").items() {
         ok!(o, "COPY", key.bytes(), [b"q", &key.bytes()[1..]].concat());
     }
     goes_on(&mut o);
     let mut keys = o.plain("KEYS q:*").texts();
-    // Moving `packedhashes` deletes the marker at `allhashes`, so `allhashes` moves first.
+    // Moving `packedhashes` deletes the marker at `allhashes`, so move `allhashes` first.
     keys.sort();
     for key in keys {
         ok!(o, "RENAME", &key, format!("p{}", &key[1..]));
@@ -217,7 +217,7 @@ fn copies_and_dumps_are_equal_and_independent() {
 fn digest_does_not_depend_on_the_history_of_an_index() {
     let all = [("a", 0..300), ("b", 200..500), ("c", 100..400)];
     let mut digests = Vec::new();
-    // The index is packed at the end, from the beginning, in between, or with removed crawls.
+    // The index is packed at the end, at the beginning, in between, or after crawls were removed.
     for round in 0..4 {
         let options = match round {
             1 => Options::new().packed(),
@@ -240,7 +240,7 @@ fn digest_does_not_depend_on_the_history_of_an_index() {
             c.ok("REMOVE passing-0 passing-1 passing-2");
         }
         c.ok("PACK");
-        // Commit numbers differ if there were more commits.
+        // Commit numbers differ if the number of commits differs.
         if round != 3 {
             digests.push(value_digest(&mut c, "p:packedhashes"));
         }

@@ -2,7 +2,7 @@
 //! crash or panic, the replica and the reloaded data must be equal, and a repair must fix the
 //! damage.
 //!
-//! `CRAWLSPACE_FUZZ_STEPS` sets the number of calls for each family; `SEED` chooses them.
+//! `CRAWLSPACE_FUZZ_STEPS` sets the number of calls for each family, and `SEED` the random seed.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ for_every_family!(random_calls_on_damaged_keys_do_no_harm);
 /// Number of calls between two repairs.
 const ROUND: u64 = 250;
 
-/// The prefixes of the calls; most use the filled one.
+/// The prefixes of the calls. Most calls use the prefix with data.
 const PREFIXES: [&str; 4] = [PREFIX, PREFIX, PREFIX, "{m}q:"];
 
 /// Names of keys that the family uses rarely or never.
@@ -93,7 +93,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Starts again with a filled state.
+    /// Starts again with a new filled state.
     fn refill(&mut self) {
         self.state = self.family.refill(&mut self.c);
         self.log.push("filled again".to_owned());
@@ -133,7 +133,7 @@ impl<'a> Player<'a> {
             }
             return state.words(sample);
         }
-        // Half of the calls add data, so that there is something to damage.
+        // Half of the calls add data, so that some data can be damaged.
         let grows = rng.chance(50);
         let grammar = self.any_grammar(rng, |grammar| {
             (!grows || grammar.has("denyoom")) && grammar.name != "chg.pack"
@@ -187,7 +187,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Returns a command with arguments that have nothing to do with it.
+    /// Returns a command with arguments that do not belong to it.
     fn nonsense(&self, rng: &mut Rng) -> Vec<Vec<u8>> {
         let name = self.any_grammar(rng, |_| true).name.clone();
         let mut words = self.begin(rng, &name);
@@ -255,7 +255,7 @@ fn spoil(c: &mut Wire, rng: &mut Rng, family: &Family, state: &State) -> Vec<Vec
     }
 }
 
-/// Returns true if a call could block, since no other client would end the wait. (With simulated
+/// Returns true if a call could block, because no other client would end the wait. (With simulated
 /// time, commands refuse to block.)
 fn waits(words: &[Vec<u8>]) -> bool {
     let has = |word: &[u8]| words.iter().any(|w| w.eq_ignore_ascii_case(word));
@@ -341,7 +341,7 @@ fn random_calls_on_damaged_keys_do_no_harm(family: &Family) {
     assert_eq!(server.digest(), digest);
 }
 
-/// Checks that `REPAIR` fixes all damage once keys of a wrong type are deleted, except for
+/// Deletes keys of a wrong type, and checks that `REPAIR` then fixes all damage, except for
 /// unreadable records and interrupted jobs. Returns true if there was damage.
 fn repair_mends(family: &Family, c: &mut Wire, state: &State, log: &str) -> bool {
     let before = c.call(&state.words("CHECK"));
@@ -355,7 +355,7 @@ fn repair_mends(family: &Family, c: &mut Wire, state: &State, log: &str) -> bool
             }
             continue;
         }
-        // A key of a wrong type instead of a group is reported and not changed.
+        // If a key of a wrong type has the name of a group, it is reported and not changed.
         let problems = ok_line(c, state, "CHECK").find("problems");
         let problems = problems
             .map(|problems| problems.texts())
@@ -392,7 +392,7 @@ fn ok_line(c: &mut Wire, state: &State, line: &str) -> Reply {
     c.expect_ok(&state.words(line))
 }
 
-/// Checks that the frontier works, once keys of a wrong type that `CHECK` ignores are deleted.
+/// Deletes keys of a wrong type that `CHECK` ignores, and checks that the frontier then works.
 fn assert_goes_on(f: &mut Frontier, log: &str) {
     let now = f.time();
     let paused = f.key("chg_paused");
@@ -427,8 +427,8 @@ fn assert_goes_on(f: &mut Frontier, log: &str) {
 fn random_waiters_and_random_commands_do_no_harm() {
     let mut rng = Rng::new("random_waiters_and_random_commands_do_no_harm");
     let chg = family("CHG", "");
-    // The waiting frontier needs the server's clock, so the state is built on another server and
-    // used only for its words.
+    // A frontier with waiting clients needs the server's clock, so build the state on another
+    // server and use only its words.
     let state = chg.refill(&mut simulated().start().wire());
     let mut server = Server::start();
     let mut f = Frontier::of(&server, PREFIX);

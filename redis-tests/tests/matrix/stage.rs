@@ -1,4 +1,4 @@
-//! A server with the data of a family, which are restored before each sample.
+//! A server with the data of a family. The data are restored before each sample.
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use redis_tests::matrix::{Family, Grammar, State, split};
 use redis_tests::{Reply, Server, Snapshot, Wire, bulk, frontier_view, int, ok, rows};
 
-/// The reply and the effects of a sample, without parts that depend on the clock or on memory.
+/// The reply and the effects of a sample, without the parts that depend on the clock or on memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     pub reply: Reply,
@@ -58,7 +58,7 @@ pub fn steady_data(wire: &mut Wire) -> Snapshot {
     })
 }
 
-/// Returns true if a number is a time of the server's clock, within a few days.
+/// Returns true if a number is a time from the server's clock, within a few days.
 fn is_of_the_clock(number: i64) -> bool {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.expect("after 1970").as_millis() as i64;
@@ -69,7 +69,7 @@ fn is_of_the_clock(number: i64) -> bool {
 const OF_THE_PROCESS: &str = "leases releases expired rate-leases pauses-observed smallest-pause-ms \
                               smallest-pause-asked-ms smallest-margin-ms token";
 
-/// Removes times of the server's clock, memory sizes and process metrics from a reply.
+/// Removes times from the server's clock, memory sizes and process metrics from a reply.
 pub fn steady(reply: &Reply) -> Reply {
     let items = match reply {
         Reply::Array(items) => items,
@@ -79,7 +79,7 @@ pub fn steady(reply: &Reply) -> Reply {
     let mut steady: Vec<Reply> = items.iter().map(steady).collect();
     match items.first() {
         Some(first) if *first == bulk("PENDING") => steady[2] = int(0),
-        // A page of names, whose order is that of a hash table.
+        // This is a page of names, in the order of a hash table.
         Some(Reply::Bulk(cursor)) if cursor.iter().all(u8::is_ascii_digit) => {
             if let Some(Reply::Array(names)) = steady.get_mut(1)
                 && names.iter().all(|name| matches!(name, Reply::Bulk(_)))
@@ -143,7 +143,7 @@ impl Stage {
         }
     }
 
-    /// Restores the data, then runs the lines before the last `; ` and returns the rest.
+    /// Restores the data, runs the lines before the last `; `, and returns the rest.
     pub fn prepare<'a>(&mut self, lines: &'a str) -> &'a str {
         self.reset();
         let mut lines: Vec<&str> = lines.split("; ").collect();
@@ -176,7 +176,7 @@ impl Stage {
         &self.grammars[&self.family.command(line)]
     }
 
-    /// Returns true if the command of a line writes according to the server.
+    /// Returns true if the command of a line writes, according to the server.
     pub fn writes(&self, line: &str) -> bool {
         self.grammar(line).writes()
     }
@@ -211,7 +211,7 @@ pub fn reads(family: &Family, state: &State, wire: &mut Wire) -> Vec<(&'static s
     replies.into_iter().map(steadied).collect()
 }
 
-/// Fills two indexes of an empty database, for [`goes_on`].
+/// Fills two indexes in an empty database, for [`goes_on`].
 pub fn prepare_to_go_on(family: &Family, wire: &mut Wire) -> [State; 2] {
     ["{samples}:", "{time}:"].map(|prefix| family.fill(wire, prefix))
 }
@@ -226,7 +226,7 @@ fn gone_on(family: &Family) -> (Vec<String>, Snapshot) {
     (told, steady_data(&mut stage.wire))
 }
 
-/// Fails unless an index continues like that of [`gone_on`].
+/// Fails unless an index continues like the one in [`gone_on`].
 #[track_caller]
 pub fn assert_goes_on(states: &[State; 2], family: &Family, wire: &mut Wire) {
     let (should, data) = gone_on(family);
@@ -243,8 +243,9 @@ const FIRST: &[&str] = &rows![
     "EXTEND kept <kept> 9000"; "RESUME paused"; "RESUME EXECUTION held-back";
 ];
 
-/// Runs all samples in sequence on the first index, and others on the second while simulated time
-/// advances: leases expire, groups become due, gates open. Returns all replies.
+/// Runs all samples one after the other on the first index, and other commands on the second while
+/// simulated time advances, so that leases expire, groups become due, and gates open. Returns all
+/// replies.
 fn goes_on([samples, time]: &[State; 2], family: &Family, wire: &mut Wire) -> Vec<String> {
     let mut told = Vec::new();
     let mut tell = |state: &State, lines: &[&str]| {
@@ -276,8 +277,8 @@ fn goes_on([samples, time]: &[State; 2], family: &Family, wire: &mut Wire) -> Ve
     told
 }
 
-/// Returns lines of write commands that change nothing in their state: they add what exists, remove
-/// what is missing, or are refused. Lines before the last `; ` are preparation.
+/// Returns lines of write commands that do not change the data: they add existing items, remove
+/// missing items, or are refused. The lines before the last `; ` prepare the data.
 pub fn idle(family: &Family) -> &'static [&'static str] {
     match family.name {
         "DEDUPE" => &rows![
