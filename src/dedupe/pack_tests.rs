@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use crate::dedupe::store::MemoryKeyspace;
-use crawlspace_host::keyspace::Keyspace;
+use crawlspace_host::keyspace::{Batch, Keyspace};
 use crawlspace_host::reply::Reply;
 
 use super::add::{Adding, Response};
@@ -137,8 +137,29 @@ impl World {
         World::over(self.contents, ks)
     }
 
-    /// Opens the index again, as the server does after a change by another client, and with `due`
-    /// also runs the timer that restores the marker.
+    /// Replaces the marker by a hash with some of the entries that are still to be packed, as if another program had
+    /// written it. Two plain hashes have entries then, which `UNPACK` joins.
+    fn tear(&mut self) {
+        let (merged, moving) = (self.index.names().merged.clone(), b"moving".to_vec());
+        let (mut entries, mut cursor) = (Batch::default(), self.ks.cursor());
+        while self
+            .ks
+            .hash_scan(&moving, &mut cursor, &mut entries)
+            .unwrap()
+        {}
+        assert!(
+            entries.iter().count() > 2,
+            "some are in one of the hashes only"
+        );
+        self.ks.delete(&merged).unwrap();
+        for (field, owner) in entries.iter().skip(1) {
+            self.ks.hash_set(&merged, field, owner).unwrap();
+        }
+        self.reopen(false);
+    }
+
+    /// Opens the index again, as the server does after a change by another client, and runs the
+    /// timer that restores the marker, if it is `due`.
     fn reopen(&mut self, due: bool) {
         self.index = Index::open(&mut self.ks, b"", Layout::default(), false).unwrap();
         if due {
@@ -270,6 +291,35 @@ fn all_contents() -> impl Iterator<Item = Contents> {
     });
     // Without the key, only the name of the merged index shows the profile.
     all.filter(|contents| !contents.unowned || contents.profile == Profile::default())
+}
+
+#[test]
+fn joining_two_plain_hashes_loses_nothing_when_the_crawlspace_key_changes() {
+    let contents = Contents {
+        profile: Profile::default(),
+        shared: true,
+        unowned: false,
+    };
+    let mut torn = World::new(contents);
+    let mut job = move_to(Storage::Packed);
+    while torn.ks.hash_len(&b"moving".to_vec()).unwrap() != 4 {
+        assert!(torn.slice(&mut job).is_none(), "entries are left to pack");
+    }
+    drop(job);
+    torn.tear();
+    for then in [Work::Pack, Work::Unpack, Work::Repair] {
+        for change in CHANGES {
+            for due in [false, true] {
+                let mut slices = 0..;
+                while slices
+                    .next()
+                    .is_some_and(|n| run(torn.copied(), (Work::Unpack, then), (n, change, due)))
+                {
+                }
+                assert!(slices.start > 2, "UNPACK runs in slices");
+            }
+        }
+    }
 }
 
 #[test]
