@@ -229,14 +229,13 @@ impl Groups {
         let mut from = Reader::new(block);
         let id = from.bytes()?;
         let record = Record::read(&mut from)?;
-        let stock = match from.is_empty() {
-            true => None,
-            false => {
-                let (spelling, len) = Spelling::read(from.rest())?;
-                let (base, packed) = (record.group.due, &from.rest()[len..]);
-                let uris = Uris::unpack_checked(base, packed, PACKED_BYTES, knows)?;
-                Some(Stock { spelling, uris })
-            }
+        let stock = if from.is_empty() {
+            None
+        } else {
+            let (spelling, len) = Spelling::read(from.rest())?;
+            let (base, packed) = (record.group.due, &from.rest()[len..]);
+            let uris = Uris::unpack_checked(base, packed, PACKED_BYTES, knows)?;
+            Some(Stock { spelling, uris })
         };
         let is_new = Log::is_name(id) && self.find(id).is_none();
         let is_empty = !record.is_stored() && stock.is_none();
