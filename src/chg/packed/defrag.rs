@@ -42,6 +42,7 @@ mod tests {
         for n in 0..3_000_u32 {
             let id = format!("h{}", n % 400).into_bytes();
             let uri = format!("https://h/{}", "a long path/".repeat(n as usize % 40));
+            let uri = format!("{uri}{n}");
             for _ in 0..=n % 3 {
                 let add = Op::Add {
                     execution: b"crawl-1",
@@ -49,7 +50,7 @@ mod tests {
                     due: n.into(),
                     depth: 0,
                     attempts: 0,
-                    uri: format!("{uri}{n}").as_bytes(),
+                    uri: uri.as_bytes(),
                 };
                 packed.apply_to_uris(&id, &add, |_| ());
             }

@@ -4,7 +4,7 @@ use std::io;
 
 use clap::Args;
 use crawlspace_client::Error;
-use crawlspace_client::frontier::{Frontier, Storage};
+use crawlspace_client::frontier::Storage;
 use serde::Serialize;
 
 use super::existing;
