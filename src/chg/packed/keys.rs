@@ -201,11 +201,16 @@ impl Packed {
     /// Stores a group, and one more field.
     pub fn put_group(&mut self, key: &Name, group: &Group, more: Option<(&[u8], &[u8])>) {
         let slot = self.groups.enter(key.id());
-        let record = &mut self.groups.change(slot).record;
-        record.group.clone_from(group);
-        record.group.known = true;
-        record.group.ours = true;
-        record.exists = true;
+        let stored = &self.groups.get(slot).record;
+        let is_same = stored.exists && group.known && group.ours && stored.group == *group;
+        // A command that changes nothing must not be replicated, or break a `WATCH`.
+        if !is_same {
+            let record = &mut self.groups.change(slot).record;
+            record.group.clone_from(group);
+            record.group.known = true;
+            record.group.ours = true;
+            record.exists = true;
+        }
         if let Some((field, value)) = more {
             self.hash_set(key, field, value);
         }
