@@ -40,6 +40,7 @@ pub fn move_to<K: Movable>(to: Storage, now: Millis) -> Job<K> {
                     return Ok(false);
                 }
             }
+            lent.report(groups, all);
             Ok::<_, Error>(true)
         })
         .await?;

@@ -433,6 +433,9 @@ fn copies_and_dumps_are_equal(family: Family) {
     data.assert_consistent();
 }
 
+/// Bytes of small blocks that the module keeps when they are freed.
+const KEPT: i64 = 140_000;
+
 fn memory_usage_equals_the_growth_of_the_server(family: Family) {
     for loaded in [false, true] {
         let (server, mut data) = Packable::on(Options::new(), family);
@@ -448,7 +451,7 @@ fn memory_usage_equals_the_growth_of_the_server(family: Family) {
         let measured = before - server.info_number("used_memory");
         let what = format!("{said} said, {measured} measured, loaded: {loaded}");
         eprintln!("{what}");
-        assert!((said - measured).abs() * 50 <= measured, "{what}");
+        assert!((said - measured).abs() <= measured / 50 + KEPT, "{what}");
     }
 }
 

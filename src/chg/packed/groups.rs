@@ -404,6 +404,12 @@ impl Groups {
         }
     }
 
+    /// Ends an entry of a log that is applied: nothing is logged, and empty groups are removed at the end of the log.
+    pub fn end_entry(&mut self) {
+        self.take_unlogged(|_| {});
+        self.touched.clear();
+    }
+
     /// Removes the open groups of which nothing is stored any more.
     pub fn close_empty(&mut self) {
         let mut touched = std::mem::take(&mut self.touched);
@@ -579,7 +585,11 @@ impl Groups {
     /// Returns the number of memory blocks, without those of most groups with many URIs.
     pub fn pieces(&self) -> usize {
         let some = self.apart.values().take(SAMPLED);
-        let uris: usize = some.map(|stock| stock.uris.free_effort()).sum();
+        let open = self.open.iter().filter_map(|open| match &open.place {
+            Place::Here(stock) => Some(stock),
+            _ => None,
+        });
+        let uris: usize = some.chain(open).map(|stock| stock.uris.free_effort()).sum();
         self.len as usize + self.table.pieces() + uris
     }
 }

@@ -79,8 +79,7 @@ impl Packed {
                 _ => {
                     self.place_all(unplaced);
                     self.apply_entry(kind, entries)?;
-                    // Nothing is logged here, so no group must stay open for it.
-                    self.groups.take_unlogged(|_| {});
+                    self.groups.end_entry();
                 }
             }
         }

@@ -215,7 +215,11 @@ fn a_move_reports_the_groups_that_it_moved_and_a_resumed_one_the_rest() {
         let (begun, resumed) = (first[0].1, rest[0].1);
         assert_eq!(first.last(), Some(&(2, begun)));
         assert_eq!((begun, resumed), (4, 2), "{to:?}");
-        assert_eq!(rest.last(), Some(&(2, resumed)));
+        // The first job may have moved one more before it was abandoned.
+        assert!(
+            matches!(rest.last(), Some(&(1..=2, all)) if all == resumed),
+            "{rest:?}"
+        );
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tests `crawlspace chg …`.
 
 use redis_tests::{
-    Options, Outcome, Server, assert_contains, assert_starts, int, ok, rows, server_time,
+    Options, Outcome, Server, Wire, assert_contains, assert_starts, int, ok, rows, server_time,
 };
 use serde_json::json;
 
@@ -150,13 +150,14 @@ fn emptying_a_group_keeps_other_groups() {
     ));
     let refused = chg(&server, "drop --group a.example").exits(2);
     assert_starts(&refused.errors, "group a.example: 3 URIs queued\n");
-    assert_eq!(ok!(c, "GET", format!("{FRONTIER}QCT")).text(), "5");
+    let uris = |c: &mut Wire| ok!(c, "CHG.INFO", FRONTIER).field("uris").int();
+    assert_eq!(uris(&mut c), 5);
     let dropped = chg(&server, "drop --group a.example --yes");
     assert_eq!(dropped.out, "group a.example: 3 URIs of 2 crawls dropped\n");
     let dropped = chg(&server, "drop --group b.example --yes --json");
     let expected = json!({"group": "b.example", "executions": 1, "uris": 1});
     assert_eq!(dropped.object(), expected);
-    assert_eq!(ok!(c, "GET", format!("{FRONTIER}QCT")).text(), "1");
+    assert_eq!(uris(&mut c), 1);
     let unknown = chg(&server, "drop --group nowhere.example --yes").exits(1);
     assert_contains(&unknown.errors, "NOCHG");
     for wrong in ["drop --yes", "drop crawl-2 --group c.example"] {
