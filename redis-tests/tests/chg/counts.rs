@@ -100,7 +100,7 @@ fn repeated_numbered_add_gets_the_same_reply_after_its_uris_are_done() {
 struct Crawl {
     f: Frontier,
     held: Vec<Lease>,
-    /// Number of steps to draw before all remaining URIs are fetched.
+    /// Number of random steps before all remaining URIs are fetched.
     left: usize,
 }
 

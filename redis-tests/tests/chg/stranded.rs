@@ -109,7 +109,7 @@ fn refused_release_or_extension_of_a_deleted_group_changes_nothing() {
             let error = f.err(command);
             assert!(error.starts_with("STALE "), "{command}: {error}");
             assert_eq!(server.digest(), before, "{command}");
-            // The lease that was deleted with the hash is still held.
+            // The client still holds the lease, although the entry was deleted with the hash.
             if let Some(lease) = lease {
                 f.ok(format!("EXTEND h {} 1000", lease.token));
                 f.release(&lease, "AT 0 DONE crawl");

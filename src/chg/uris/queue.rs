@@ -1,9 +1,9 @@
 //! The queued URIs of a group in order, with a look-up by their bytes.
 //!
-//! A few URIs are in a single [`Page`], which is searched linearly. More URIs are in several pages
-//! in order, with an index from a hash of each URI to its page. The hash has a random key, because
-//! URIs come from the web. It differs between processes, but no saved or replicated data depend on
-//! it.
+//! A few URIs are in a single [`Page`], which is searched linearly. Larger numbers of URIs are
+//! split across several ordered pages, with an index from a hash of each URI to its page. The hash
+//! has a random key, because URIs come from the web. It differs between processes, but no saved or
+//! replicated data depend on it.
 
 use std::collections::BTreeMap;
 

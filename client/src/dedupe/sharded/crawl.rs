@@ -415,7 +415,7 @@ impl<S: Steps> Sharded<S> {
             self.server().step(counted).await?;
             let kept: BTreeSet<&[u8]> = crawls.iter().copied().collect();
             let committed = self.members(b"allcrawls").await?.swap_remove(0);
-            // The home shard may no longer have crawls with an interrupted removal.
+            // The home shard might not have any crawls with an interrupted removal left.
             let left = marks.0.iter().filter(|mark| mark.doing == Doing::Remove);
             let left = left.map(|mark| &mark.crawl);
             let away: BTreeSet<&[u8]> = committed.iter().chain(left).map(Vec::as_slice).collect();

@@ -74,7 +74,7 @@ impl Identity {
 }
 
 impl Deferred {
-    /// Returns the record to defer for a revisit, or for a response larger than `above`, if there is such a limit.
+    /// Returns the record to defer: a revisit, or a response that is larger than `above`, if set.
     pub(crate) fn of(capture: &Capture<'_>, above: Option<u64>) -> Option<Deferred> {
         match capture {
             Capture::Revisit { hash, size } => Some(Deferred {

@@ -74,7 +74,8 @@ impl Package {
         serde_json::to_string(self).unwrap_or_default() // strings and a number: it cannot fail
     }
 
-    /// Parses a queue entry. Other importers omit the crawl: then it is `crawl`, or else the entry's name.
+    /// Parses a queue entry. Other importers do not record the crawl; then `crawl` is used if
+    /// given, otherwise the entry's name.
     pub(crate) fn from_json(
         json: &[u8],
         crawl: Option<&str>,

@@ -57,7 +57,7 @@ pub(super) struct Space {
     server: Server,
     kind: Kind,
     allow_empty: bool,
-    /// Contents of the space after the last write, if it has a complete load.
+    /// Contents of the space after the last write, if the space has been loaded completely.
     pub left: Option<Left>,
     staged: Vec<TaggedId>,
     /// Number of ids in the staged copy.

@@ -286,7 +286,8 @@ extern "C" fn digest<T: Native>(digest: *mut raw::RedisModuleDigest, value: *mut
 extern "C" fn free<T: Native>(value: *mut c_void) {
     // Any thread of the server may call this.
     let _ = guarded("freeing a value", || {
-        // SAFETY: the server returns one of the module's values, made by `Box::into_raw`, once.
+        // SAFETY: the value was made by `Box::into_raw`, and the server returns each value exactly
+        // once.
         drop(unsafe { Box::from_raw(value.cast::<T>()) });
     });
 }

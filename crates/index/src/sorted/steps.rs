@@ -117,7 +117,7 @@ pub(crate) fn outcome<T: Send + 'static>(
 pub(crate) async fn spend(bytes: usize) {
     poll_fn(|_| {
         let step = STEP.get();
-        // Only an empty budget pauses, so that each step makes progress.
+        // Pause only when the budget is used up, so that each step makes progress.
         if step.left == 0 || step.until.is_some_and(|until| Instant::now() > until) {
             return Poll::Pending;
         }

@@ -90,8 +90,8 @@ pub enum Error {
     /// The crawl has other content.
     #[error("{0}")]
     Crawl(String),
-    /// The calls were stopped, because the dedupe index accepted no further records. A separate error has the
-    /// cause.
+    /// The calls were stopped, because the dedupe index accepted no further records. The cause is
+    /// reported as a separate error.
     #[error("the dedupe index accepted no further records")]
     Refused,
 }

@@ -1,4 +1,4 @@
-//! Attempts to load a record, listed for clients that get none.
+//! Failed attempts to load a record, which are listed in the response if all attempts fail.
 
 use std::time::Duration;
 

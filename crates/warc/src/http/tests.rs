@@ -145,7 +145,7 @@ proptest! {
     fn incremental_search_finds_the_same_end(text in text()) {
         let whole = length(&text, 0);
         for seen in 0..text.len() {
-            // The bytes searched before must not contain the end.
+            // The end must not be in the bytes that were searched before.
             if length(&text[..seen], 0).is_none() {
                 prop_assert_eq!(length(&text, seen), whole);
             }

@@ -374,7 +374,7 @@ impl Modeled {
         Modeled { d, model }
     }
 
-    /// Runs a command, unless the rules do not determine its outcome.
+    /// Runs a command if the rules determine its outcome.
     fn judge(&mut self, words: &[Vec<u8>], log: &mut Log) -> Result<Reply, String> {
         let text = |word: &Vec<u8>| String::from_utf8(word.clone()).expect("text");
         let texts: Vec<String> = words.iter().map(text).collect();

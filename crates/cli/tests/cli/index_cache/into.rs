@@ -162,7 +162,7 @@ fn loading_twice_equals_loading_once() {
 fn killed_load_resumes() {
     let stage = Stage::of([1]);
     stage.add(2, 20_000);
-    // Build everything first, so that the kill hits the loading.
+    // Build everything first, so that the process is killed while it loads.
     ends(stage.get("full", "1-2", ""), 0);
     let (whole, server) = (Server::start(), Server::start());
     ends(get(&stage, &whole, "full", "1-2", ""), 0);

@@ -60,7 +60,7 @@ fn second_import_has_its_own_progress() {
     let counts = format!("{COPY}allcounts");
     assert_eq!(ok!(c, "HGET", counts, "updateProgress").text(), "1");
     let relay = Relay::to(&stage.server);
-    // The whole manifest is queued, and nothing is done.
+    // The whole manifest is queued, and no entry has been processed.
     let queued = || ok!(stage.server.wire(), "SCARD", format!("{COPY}src:qset")).int() > 0;
     let mut bytes = 500;
     let mut program = loop {

@@ -72,7 +72,8 @@ fn removing_the_last_crawls_leaves_an_empty_index() {
     let stage = Stage::with("last ones", Options::new(), 4, Shape::default());
     stage.import().jobs(2).succeeds();
     stage.import_without(&[2, 3]).flag("--remove").succeeds();
-    // No other crawl depends on the last two crawls, so even counts and dependencies are equal without them.
+    // No other crawl depends on the last two crawls, so the counts and the dependencies, too, are
+    // equal without them.
     stage.import_without(&[2, 3]).prefix("{fresh}:").succeeds();
     let mut c = stage.server.wire();
     let fresh = Outcome::of(&mut c, "{fresh}:");

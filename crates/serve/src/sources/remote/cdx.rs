@@ -81,8 +81,8 @@ impl CdxSource {
         if let Some(most) = lookup.at_most.filter(|_| is_ordered && is_clamped) {
             full.add_new("limit", &most.to_string());
         }
-        // An answer that reaches a limit set by this server or its configuration is complete, so it
-        // is not continued.
+        // An answer that was cut off by a limit of this server counts as complete, so the rest is
+        // not requested.
         let next = match (lookup.order, full.has("limit")) {
             (Order::Ascending, false) if is_exact => Next::KeyOrTime,
             (Order::Ascending, false) => Next::Key,

@@ -1,6 +1,6 @@
 //! The peer: Veidemann's frontier, a Java program that works on the documented keys with its own
-//! scripts and plain commands. This code was written from the descriptions, and includes the
-//! defects of the program:
+//! scripts and plain commands. This code follows the documentation, and reproduces these defects of
+//! the program:
 //!
 //! * `BRPOP` takes the group that became ready last. If the client crashes after `BRPOP`, the group
 //!   is in no queue.
