@@ -407,7 +407,13 @@ impl Groups {
     /// Ends an entry of a log that is applied: nothing is logged, and empty groups are removed at the end of the log.
     pub fn end_entry(&mut self) {
         self.take_unlogged(|_| {});
-        self.touched.clear();
+        let mut touched = std::mem::take(&mut self.touched);
+        for slot in touched.drain(..) {
+            if let Some(at) = self.position(slot) {
+                self.open[at].may_be_empty = false;
+            }
+        }
+        self.touched = touched;
     }
 
     /// Removes the open groups of which nothing is stored any more.
