@@ -1,4 +1,4 @@
-//! `NEXT … BLOCK` waits until a group may be fetched, whatever makes it available.
+//! `NEXT … BLOCK` waits until a group may be fetched, for every event that makes it available.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;

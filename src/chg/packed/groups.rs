@@ -176,35 +176,29 @@ impl Groups {
     /// Appends the block of a group for files, without places in `chg_ready`; returns false, and appends nothing, if the
     /// group has nothing else.
     pub fn save(&self, slot: u32, out: &mut Vec<u8>) -> bool {
-        let read;
-        let open = match self.position(slot) {
-            Some(at) => &*self.open[at],
-            None => {
-                read = self.read(slot);
-                &read
+        self.look(slot, |open| {
+            let is_stored = open.record.is_stored();
+            if !open.changed && open.record.listed == 0 {
+                let block = self.blocks.get(slot as usize).expect("a slot in use");
+                if is_stored || matches!(open.place, Place::Block(_)) {
+                    out.extend_from_slice(block);
+                    return true;
+                }
             }
-        };
-        let is_stored = open.record.is_stored();
-        if !open.changed && open.record.listed == 0 {
-            let block = self.blocks.get(slot as usize).expect("a slot in use");
-            if is_stored || matches!(open.place, Place::Block(_)) {
-                out.extend_from_slice(block);
-                return true;
+            let start = out.len();
+            put_bytes(out, &open.id);
+            open.record.write_unlisted(out);
+            let base = open.record.group.due;
+            let has_stock = match &open.place {
+                Place::Nowhere | Place::Apart => false,
+                Place::Here(stock) => stock.put(base, out),
+                Place::Block(at) => self.unpack(slot, *at, open.base).put(base, out),
+            };
+            if !is_stored && !has_stock {
+                out.truncate(start);
             }
-        }
-        let start = out.len();
-        put_bytes(out, &open.id);
-        open.record.write_unlisted(out);
-        let base = open.record.group.due;
-        let has_stock = match &open.place {
-            Place::Nowhere | Place::Apart => false,
-            Place::Here(stock) => stock.put(base, out),
-            Place::Block(at) => self.unpack(slot, *at, open.base).put(base, out),
-        };
-        if !is_stored && !has_stock {
-            out.truncate(start);
-        }
-        is_stored || has_stock
+            is_stored || has_stock
+        })
     }
 
     /// Returns the URIs of a group if its block does not contain them.
@@ -509,20 +503,12 @@ impl Groups {
 
     /// Calls `look` with the URIs kept for a group, without opening it.
     pub fn look_at_stock<T>(&self, slot: u32, look: impl FnOnce(&Stock) -> T) -> Option<T> {
-        let read;
-        let open = match self.position(slot) {
-            Some(at) => &*self.open[at],
-            None => {
-                read = self.read(slot);
-                &read
-            }
-        };
-        match &open.place {
+        self.look(slot, |open| match &open.place {
             Place::Nowhere => None,
             Place::Here(stock) => Some(look(stock)),
             Place::Apart => self.apart.get(&slot).map(|stock| look(stock)),
             Place::Block(at) => Some(look(&self.unpack(slot, *at, open.base))),
-        }
+        })
     }
 
     /// Stores URIs of a group that had none.

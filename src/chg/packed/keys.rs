@@ -100,6 +100,15 @@ pub(super) fn numbers(uris: &Uris) -> Numbers {
     uris.ids().map(number_of).collect()
 }
 
+/// Holds the executions that URIs have in addition to those before, which are in order.
+pub(super) fn hold_added(executions: &mut Executions, uris: &Uris, before: &[u32]) {
+    for number in numbers(uris) {
+        if before.binary_search(&number).is_err() {
+            executions.hold_number(number);
+        }
+    }
+}
+
 /// The words in which the URIs of a group are stored: numbers of executions, and compressed URIs.
 struct Spelled<'a> {
     executions: &'a Executions,
@@ -942,11 +951,7 @@ impl Packed {
             },
             chunk,
         );
-        for number in numbers(&stock.uris) {
-            if held.binary_search(&number).is_err() {
-                self.executions.hold_number(number);
-            }
-        }
+        hold_added(&mut self.executions, &stock.uris, &held);
         for number in entered {
             self.executions.release(number);
         }

@@ -12,7 +12,7 @@ use crawlspace_compact::number::{Malformed, Reader};
 use super::super::uris::{CHUNK_BYTES, Op, Uris};
 use super::executions::Executions;
 use super::groups::Stock;
-use super::keys::{Numbers, Packed, log_group, numbers};
+use super::keys::{Numbers, Packed, hold_added, log_group, numbers};
 use super::log::{Entries, Kind, Log};
 use super::record::{Record, SETS};
 use super::spelling::Spelling;
@@ -152,11 +152,7 @@ impl Packed {
         let loaded = stock
             .uris
             .load_stored(&|stored| is_stored(executions, stored), chunk);
-        for number in numbers(&stock.uris) {
-            if held.binary_search(&number).is_err() {
-                self.executions.hold_number(number);
-            }
-        }
+        hold_added(&mut self.executions, &stock.uris, &held);
         self.tidy_stock(slot);
         loaded.map_err(|_| Malformed("has malformed URIs"))
     }

@@ -61,8 +61,8 @@ unsafe fn take(size: usize) -> *mut u8 {
 }
 
 // SAFETY: the server returns a block of at least that size, aligned to `ALIGNED` bytes, which belongs to the caller
-// until it is freed. A layout with a larger alignment gets a part of a larger block. A small block that is kept belongs
-// to nobody, and was taken with the size that its number says.
+// until it is freed. A layout with a larger alignment gets a part of a larger block. A small block that is kept has
+// no owner, and was taken with the size that its number says.
 unsafe impl GlobalAlloc for ServerMemory {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -101,7 +101,7 @@ unsafe impl GlobalAlloc for ServerMemory {
                 let Spare { first, count } = &spare[number];
                 let keeps = keeps.get() && count.get() < KEPT;
                 if keeps {
-                    // SAFETY: the block has room for an address, is aligned, and belongs to nobody any more.
+                    // SAFETY: the block has room for an address, is aligned, and has no owner any more.
                     unsafe { memory.cast::<*mut u8>().write(first.get().cast()) };
                     first.set(memory.cast());
                     count.set(count.get() + 1);
