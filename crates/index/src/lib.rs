@@ -23,8 +23,8 @@ pub mod zipnum;
 
 pub use self::error::Error;
 pub use self::index::{
-    Aliases, ArchivePart, Checked, Choice, Entry, Files, Listing, Listings, Lookup, Package,
-    Position, Rows, Sought, Span, distance, shortest,
+    Aliases, ArchivePart, Changes, Checked, Choice, Entry, Files, Listing, Listings, Lookup,
+    Package, Position, Rows, Sought, Span, distance, shortest,
 };
 pub use self::loser_tree::LoserTree;
 pub use self::work::{Progress, Work};

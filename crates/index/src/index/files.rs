@@ -1,7 +1,9 @@
 //! The files that a query searches, and the position in each at which its lines begin.
 
+use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::cursor::{Cursor, Text, Wanted};
@@ -23,6 +25,28 @@ use crate::zipnum::cluster::{Blocks, Cluster};
 /// Limit of the lines that a query sorts in memory, in bytes. Queries for many URLs sort the lines
 /// whose keys have another spelling.
 pub const MAX_KEPT: usize = 16 << 20;
+/// Number of changes of one file after which a query skips it.
+const MAX_CHANGES_OF_ONE: u32 = 4;
+/// Number of changes of all files together after which a query skips each file that has changed.
+const MAX_CHANGES: u32 = 16;
+
+/// Counts how often each file changed while a query read it.
+///
+/// A query lists its files again after each change. A file that changes all the time, such as a package that is being
+/// written, is skipped after some changes, so that it does not use up the attempts that others need.
+#[derive(Debug, Default)]
+pub struct Changes(Mutex<HashMap<PathBuf, u32>>);
+
+impl Changes {
+    /// Counts a change. Returns true if the query skips the file from now on.
+    fn skips(&self, path: &Path) -> bool {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all: u32 = counts.values().sum();
+        let own = counts.entry(path.to_owned()).or_default();
+        *own += 1;
+        *own > MAX_CHANGES_OF_ONE || all >= MAX_CHANGES
+    }
+}
 
 /// The files of a query, and the captures that it looks for.
 pub struct Files {
@@ -37,8 +61,8 @@ pub struct Files {
     some: Range<u64>,
     /// Collects failures of files. Without it, the first failure fails the query.
     pub(super) gaps: Option<Arc<Gaps>>,
-    /// True if a changed or removed file counts as a failed file.
-    pub(super) settled: bool,
+    /// Counts the files that changed, to decide when a changed or removed file counts as a failed file.
+    changes: Arc<Changes>,
     at_most: Option<u64>,
     /// The unused rest of [`MAX_KEPT`].
     room: usize,
@@ -68,7 +92,7 @@ impl Files {
             },
             some: 0..u64::MAX,
             gaps: None,
-            settled: false,
+            changes: Arc::default(),
             at_most: None,
             room: MAX_KEPT,
             directory: None,
@@ -88,13 +112,26 @@ impl Files {
         self
     }
 
-    /// Skips files that cannot be read, and collects their errors in `gaps`. With `settled`, files that changed since
-    /// they were listed are skipped too; otherwise such a file is an error until the first row has been found, so that
-    /// the caller can list the files again.
-    pub fn with_gaps(mut self, gaps: Arc<Gaps>, settled: bool) -> Files {
+    /// Skips files that cannot be read, and collects their errors in `gaps`. A file that changed since it was listed is
+    /// an error until the first row has been found, so that the caller can list the files again; after too many
+    /// `changes`, it is skipped like the others.
+    pub fn with_gaps(mut self, gaps: Arc<Gaps>, changes: Arc<Changes>) -> Files {
         self.gaps = Some(gaps);
-        self.settled = settled;
+        self.changes = changes;
         self
+    }
+
+    /// Returns whether an error of the last opened file is collected, so that the query goes on without the file.
+    pub(super) fn skips(&self, error: &SourceError) -> bool {
+        let last = self
+            .next
+            .checked_sub(1)
+            .and_then(|last| self.entries.get(last));
+        self.gaps.is_some()
+            && match (error, last) {
+                (SourceError::Changed(_), Some(entry)) => self.changes.skips(entry.file.path()),
+                _ => true,
+            }
     }
 
     /// Searches the files of a listing, except those that are known to have no matching lines.
@@ -472,5 +509,19 @@ mod tests {
             }
         }
         assert_eq!(found, [(b"a".to_vec(), false), (b"c".to_vec(), true)]);
+    }
+
+    #[test]
+    fn file_that_keeps_changing_is_skipped_before_the_others() {
+        let changes = Changes::default();
+        let (one, other) = (Path::new("one"), Path::new("other"));
+        for _ in 0..MAX_CHANGES_OF_ONE {
+            assert!(!changes.skips(one));
+        }
+        assert!(changes.skips(one));
+        assert!(!changes.skips(other));
+        let skipped = (0..MAX_CHANGES).find(|n| changes.skips(Path::new(&n.to_string())));
+        assert_eq!(skipped, Some(MAX_CHANGES - MAX_CHANGES_OF_ONE - 2));
+        assert!(changes.skips(other));
     }
 }

@@ -13,7 +13,7 @@ mod sought;
 mod span;
 
 pub use self::entry::Entry;
-pub use self::files::Files;
+pub use self::files::{Changes, Files};
 pub use self::folder::{Checked, Choice, Listing};
 pub use self::listings::Listings;
 pub use self::lookup::{Lookup, Rows};

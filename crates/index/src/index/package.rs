@@ -280,9 +280,15 @@ impl Reading<'_> {
     fn at(&mut self, location: &Location, depth: usize) {
         let opened = match (location, self.net) {
             (Location::File(path), _) => match version(path) {
-                Some(version) => Wacz::open(location, &Options::default())
-                    .map(|wacz| (Medium::Disk(version), Arc::new(wacz)))
-                    .map_err(|error| error.to_string()),
+                Some(version) => {
+                    // The version before the file is opened: if the file is still being written, a later listing
+                    // has to read it again.
+                    let medium = Medium::Disk(version);
+                    match Wacz::open(location, &Options::default()) {
+                        Ok(wacz) => Ok((medium, Arc::new(wacz))),
+                        Err(error) => return self.broken(location, medium, error.to_string()),
+                    }
+                }
                 None => Err(format!("{location}: the file no longer exists")),
             },
             (Location::Url(url), Some(net)) => {
@@ -313,7 +319,7 @@ impl Reading<'_> {
         };
         match opened {
             Ok((medium, wacz)) => self.opened(location, &[], &medium, &wacz, depth),
-            Err(why) => self.broken(location, why),
+            Err(why) => self.broken(location, Medium::None, why),
         }
     }
 
@@ -326,7 +332,7 @@ impl Reading<'_> {
         depth: usize,
     ) {
         if let Err(why) = self.read(location, members, medium, wacz, depth) {
-            self.broken(location, why);
+            self.broken(location, medium.clone(), why);
         }
     }
 
@@ -423,9 +429,9 @@ impl Reading<'_> {
                         "{}: the member {name} must not be compressed again",
                         wacz.file()
                     );
-                    self.broken(location, why);
+                    self.broken(location, medium.clone(), why);
                 }
-                Err(error) => self.broken(location, error.to_string()),
+                Err(error) => self.broken(location, medium.clone(), error.to_string()),
             }
         }
         for resource in about.resources {
@@ -434,17 +440,17 @@ impl Reading<'_> {
             }
             match location.join(&resource.path) {
                 Ok(at) => self.at(&at, depth + 1),
-                Err(why) => self.broken(location, format!("{}: {why}", wacz.file())),
+                Err(why) => {
+                    let why = format!("{}: {why}", wacz.file());
+                    self.broken(location, medium.clone(), why);
+                }
             }
         }
         Ok(true)
     }
 
-    fn broken(&mut self, location: &Location, why: String) {
-        let medium = match location {
-            Location::File(path) => version(path).map_or(Medium::None, Medium::Disk),
-            Location::Url(_) => Medium::None,
-        };
+    /// Adds a package that cannot be read. It is read again when the file has another version than `medium`.
+    fn broken(&mut self, location: &Location, medium: Medium, why: String) {
         self.found.push(Arc::new(Package {
             number: number(),
             listed: self.listed.clone(),

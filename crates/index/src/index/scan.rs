@@ -80,23 +80,23 @@ async fn scan(
         broken,
     };
     let gaps = files.gaps.clone();
-    let tolerate = |error: SourceError, settled: bool| match (&gaps, error) {
-        (Some(_), SourceError::Changed(why)) if !settled => Err(SourceError::Changed(why)),
-        (Some(gaps), error) => {
+    let skip = |error: SourceError| match &gaps {
+        Some(gaps) => {
             gaps.add(error);
             Ok(())
         }
-        (None, error) => Err(error),
+        None => Err(error),
     };
     loop {
         // Boxed, because its future is the largest one: small allocations are the cheapest.
         let begun = match Box::pin(files.cursors()).await {
             Ok(Some(begun)) => begun,
             Ok(None) => break,
-            Err(error) => {
-                tolerate(error, files.settled)?;
+            Err(error) if files.skips(&error) => {
+                skip(error)?;
                 continue;
             }
+            Err(error) => return Err(error),
         };
         let missed = gaps.as_ref().map_or(0, |gaps| gaps.len());
         let mut found = false;
@@ -106,10 +106,11 @@ async fn scan(
             match cursors.next(last).await {
                 Ok(true) => found = true,
                 Ok(false) => _ = cursors.all.pop(),
-                Err(error) => {
+                Err(error) if files.skips(&error) => {
                     cursors.all.pop();
-                    tolerate(error, files.settled)?;
+                    skip(error)?;
                 }
+                Err(error) => return Err(error),
             }
         }
         if let Some(gaps) = gaps.as_ref().filter(|gaps| found || gaps.len() == missed) {
@@ -156,7 +157,7 @@ async fn scan(
         if left > 0 {
             if let Err(error) = cursors.next(tree.winner()).await {
                 cursors.end(tree.winner());
-                tolerate(error, true)?;
+                skip(error)?;
             }
             tree.replay(|a, b| cursors.comes_first(a, b));
         }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crawlspace_wacz::package::Required;
 use crawlspace_wacz::{Index, Writer};
@@ -255,7 +255,7 @@ fn intact_packages_answer_while_others_change() {
     let whole = std::fs::read(&stable[0]).unwrap();
     let stage = serve(&index, &shelf, &folder);
     until_captures(&stage, "the packages are found", TIMES.len());
-    let ended = AtomicBool::new(false);
+    let (asked, ended) = (AtomicUsize::new(0), AtomicBool::new(false));
     // Ends the other thread even if an assertion fails.
     struct End<'a>(&'a AtomicBool);
     impl Drop for End<'_> {
@@ -265,7 +265,7 @@ fn intact_packages_answer_while_others_change() {
     }
     let rounds = std::thread::scope(|scope| {
         let changes = scope.spawn(|| {
-            let mut rounds = 0;
+            let (mut rounds, mut replaced) = (0, 0);
             while !ended.load(Ordering::Relaxed) {
                 let path = |n: usize| folder.join(format!("other-{n}.wacz"));
                 // Copy a package slowly, in four steps, until it is complete.
@@ -277,8 +277,10 @@ fn intact_packages_answer_while_others_change() {
                 std::fs::write(path(1), &whole[..whole.len() / 2]).unwrap();
                 std::fs::copy(&stable[1], path(2)).unwrap();
                 std::fs::rename(path(2), path(1)).unwrap();
-                // Replaces a stable package by an equal one from time to time.
-                if rounds % 32 == 0 {
+                // Replace a stable package by an equal one, once in 16 queries.
+                let asked = asked.load(Ordering::Relaxed);
+                if asked != replaced {
+                    replaced = asked;
                     std::fs::write(folder.join("new"), &whole).unwrap();
                     std::fs::rename(folder.join("new"), &stable[0]).unwrap();
                 }
@@ -291,6 +293,7 @@ fn intact_packages_answer_while_others_change() {
         let end = End(&ended);
         for n in 0..ANSWERS {
             let page = n % 4;
+            asked.store(n / 16, Ordering::Relaxed);
             let answer = stage.get(format!("/w/index?url=http://example.com/{page}"));
             assert_eq!(answer.status, 200, "{}", answer.text());
             let times: HashSet<String> = answer

@@ -26,10 +26,7 @@ use crawlspace_index::sorted::Order;
 use crawlspace_index::sorted::disorder::Disorder;
 use crawlspace_index::sorted::line::Writer;
 use crawlspace_index::source::{Batch, Batches, Gaps, SourceError};
-use crawlspace_index::{Choice, Files, Listing, Listings, Sought};
-
-/// Maximum number of new listings for one query because files have changed.
-const LISTED_AGAIN: u32 = 4;
+use crawlspace_index::{Changes, Choice, Files, Listing, Listings, Sought};
 
 /// A source of CDX or CDXJ files, ZipNum clusters, or WACZ files.
 #[derive(Clone, Debug)]
@@ -65,19 +62,20 @@ impl FileSource {
     async fn ask(&self, lookup: &Arc<Lookup>) -> Result<Rows, SourceError> {
         let listing = self.listing(lookup).await?;
         let gaps = Arc::new(Gaps::default());
-        let (ordered, batches) = self.scan_all(&listing, lookup, &gaps, false);
+        let changes = Arc::new(Changes::default());
+        let (ordered, batches) = self.scan_all(&listing, lookup, &gaps, &changes);
         let again = Again {
             source: self.clone(),
             lookup: Arc::clone(lookup),
             gaps: Arc::clone(&gaps),
-            left: LISTED_AGAIN,
+            changes,
         };
         let batches = stream::unfold(
             (batches, Some(again)),
             move |(mut batches, again)| async move {
                 let batch = batches.next().await?;
                 match (batch, again) {
-                    (Err(SourceError::Changed(_)), Some(mut again)) => {
+                    (Err(SourceError::Changed(_)), Some(again)) => {
                         let (same, new) = match again.scan().await {
                             Ok(scanned) => scanned,
                             Err(error) => return Some((Err(error), (batches, None))),
@@ -87,8 +85,7 @@ impl FileSource {
                             let what = "its files changed while they were read".to_owned();
                             return Some((Err(SourceError::Io(what)), (new, None)));
                         }
-                        let again = (again.left > 0).then_some(again);
-                        Some((Ok(Batch::new()), (new, again)))
+                        Some((Ok(Batch::new()), (new, Some(again))))
                     }
                     (Ok(batch), again) if batch.is_empty() => Some((Ok(batch), (batches, again))),
                     (batch, _) => Some((batch, (batches, None))),
@@ -108,7 +105,7 @@ impl FileSource {
         listing: &Listing,
         lookup: &Lookup,
         gaps: &Arc<Gaps>,
-        settled: bool,
+        changes: &Arc<Changes>,
     ) -> (bool, Batches) {
         let query = &lookup.query;
         let sought = Sought::new(&query.keys, &query.aliases, query.from, query.to);
@@ -127,7 +124,7 @@ impl FileSource {
         let files = Files::of(listing, sought, order)
             .at_most(at_most)
             .within(self.0.identity.limits.first)
-            .with_gaps(Arc::clone(gaps), settled);
+            .with_gaps(Arc::clone(gaps), Arc::clone(changes));
         (ordered, self.scan(files, at_most))
     }
 
@@ -150,19 +147,17 @@ struct Again {
     source: FileSource,
     lookup: Arc<Lookup>,
     gaps: Arc<Gaps>,
-    left: u32,
+    changes: Arc<Changes>,
 }
 
 impl Again {
-    async fn scan(&mut self) -> Result<(bool, Batches), SourceError> {
-        self.left -= 1;
+    async fn scan(&self) -> Result<(bool, Batches), SourceError> {
         let listings = &self.source.0.listings;
         let listing = listings.listing_again(&self.lookup.collection).await?;
         self.gaps.clear();
-        let settled = self.left == 0;
         Ok(self
             .source
-            .scan_all(&listing, &self.lookup, &self.gaps, settled))
+            .scan_all(&listing, &self.lookup, &self.gaps, &self.changes))
     }
 }
 
