@@ -171,8 +171,11 @@ fn concurrent_requests_respect_the_limit() {
     });
     assert!(statuses.contains(&503), "{statuses:?}");
     let taken = peak() - before;
+    // The limit does not cover the streamed batches and the stack of each request. Without a limit, the requests take
+    // more than 250 MB.
+    let streamed = 12 * (2 << 20);
     assert!(
-        taken <= (LIMIT << 20) * 12 / 10,
+        taken <= (LIMIT << 20) + streamed,
         "{taken} bytes, {statuses:?}"
     );
 }
