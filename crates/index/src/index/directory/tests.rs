@@ -113,6 +113,10 @@ fn settled(files: &[File]) -> Arc<Directory> {
 
 /// Checks that every file with a page is a candidate, in order, and returns the number of false positives.
 fn check(directory: &Arc<Directory>, files: &[File], page: u64) -> usize {
+    if !directory.covers_some() {
+        // A query searches all files then.
+        return 0;
+    }
     let mut wrong = 0;
     for spellings in [&[true][..], &[false], &[true, false]] {
         let keys: Vec<_> = spellings.iter().map(|one| key(page, *one)).collect();
@@ -134,7 +138,7 @@ fn check(directory: &Arc<Directory>, files: &[File], page: u64) -> usize {
 
 #[test]
 fn added_changed_and_removed_files_are_found() {
-    let mut rng = Rng::new("files_that_appear_change_and_vanish_are_found");
+    let mut rng = Rng::new("added_changed_and_removed_files_are_found");
     let dir = tempfile::tempdir().unwrap();
     let (mut files, mut waiting) = (Vec::<File>::new(), Vec::<Arc<Entry>>::new());
     let mut batch = Batch::of(MAX_KEYS);
@@ -191,7 +195,7 @@ fn added_changed_and_removed_files_are_found() {
 
 #[test]
 fn files_added_one_by_one_are_in_few_segments() {
-    let mut rng = Rng::new("files_that_appear_one_by_one");
+    let mut rng = Rng::new("files_added_one_by_one_are_in_few_segments");
     let (mut files, mut reads) = (Vec::new(), 0);
     for n in 0..1200 {
         let at = rng.below(n + 1) as usize;
