@@ -1,5 +1,6 @@
 //! `crawlspace chg …`: commands for frontiers, which decide when a worker may contact a host.
 
+mod add;
 mod check;
 mod figures;
 mod hold;
@@ -24,6 +25,7 @@ pub(crate) enum Chg {
     Groups(listing::Groups),
     Uris(listing::Uris),
     Expired(figures::ShowExpired),
+    Add(add::Add),
     Check(check::ShowCheck),
     Repair(check::Mend),
     Pause(hold::Pause),
@@ -41,7 +43,7 @@ pub(crate) enum Chg {
 impl Chg {
     pub(crate) fn run(&self) -> io::Result<bool> {
         run_one!(self, Chg:
-            Info Why Groups Uris Expired Check Repair Pause Resume Block Limit Group Move Drop Sweep
+            Info Why Groups Uris Expired Add Check Repair Pause Resume Block Limit Group Move Drop Sweep
             Pack Unpack)
     }
 }

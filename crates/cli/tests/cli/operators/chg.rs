@@ -267,3 +267,73 @@ fn expired_leases_and_faults_are_shown() {
     );
     assert_eq!(ok!(c, "EXISTS", format!("{FRONTIER}QCT")), int(1));
 }
+
+#[test]
+fn urls_of_a_file_are_queued() {
+    let server = Server::start();
+    let mut c = server.wire();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("seeds.txt");
+    let many: String = (0..2500)
+        .map(|n| format!("https://many.example/{n}\n"))
+        .collect();
+    let seeds = format!(
+        "# seeds\n\nhttps://A.example/\r\nhttps://a.example:8443/x\tignored\t3\nno URL\n{many}mailto:a@b\nhttp://b.example:80/"
+    );
+    std::fs::write(&file, seeds).unwrap();
+    let add = format!("add crawl-1 --file {}", file.display());
+    let added = chg(&server, &add).exits(2);
+    assert_eq!(
+        added.out,
+        "crawl crawl-1: 2 503 URIs queued, 2 invalid lines\n"
+    );
+    assert_starts(&added.errors, "crawlspace: line 5: invalid URL 'no URL': ");
+    assert_contains(
+        &added.errors,
+        "\ncrawlspace: line 2506: invalid URL 'mailto:a@b': it has no host",
+    );
+    let uris = |c: &mut Wire| ok!(c, "CHG.INFO", FRONTIER).field("uris").int();
+    assert_eq!(uris(&mut c), 2503);
+    // The URIs are stored unchanged.
+    let listed = chg(&server, "uris a.example --json").object();
+    assert_eq!(listed["uri"], "https://A.example/");
+    let listed = chg(&server, "uris a.example:8443 --json").object();
+    assert_eq!(
+        (&listed["uri"], &listed["depth"]),
+        (&json!("https://a.example:8443/x"), &json!(3))
+    );
+
+    // The command can be repeated.
+    let again = chg(&server, &format!("{add} --json")).exits(2);
+    let expected = json!({"execution": "crawl-1", "accepted": 2503, "refused": 0, "invalid": 2});
+    assert_eq!(again.object(), expected);
+    assert_eq!(uris(&mut c), 2503);
+
+    std::fs::write(
+        &file,
+        "https://c.example/\t192.0.2.7\t2\t4000000000000\nhttps://d.example/\t192.0.2.7\n",
+    )
+    .unwrap();
+    chg(&server, "limit 192.0.2.7 --budget 1").exits(0);
+    let added = chg(&server, &format!("{add} --group column --weight 3")).exits(1);
+    assert_contains(&added.errors, "ten years");
+    std::fs::write(
+        &file,
+        "https://c.example/\t192.0.2.7\t2\t1\nhttps://d.example/\t192.0.2.7\n",
+    )
+    .unwrap();
+    let added = chg(&server, &format!("{add} --group column --weight 3"));
+    assert_eq!(
+        added.out, "crawl crawl-1: 1 URI queued, 1 refused because a budget is used up\n",
+        "{added:?}"
+    );
+    for (wrong, status) in [
+        ("add", 2),
+        ("add crawl-1 --group ip", 2),
+        ("add crawl-1 --weight 0", 2),
+        ("add crawl-1 --file /nowhere/seeds.txt", 1),
+        ("add crawl-1 --file /", 1),
+    ] {
+        chg(&server, wrong).exits(status);
+    }
+}
