@@ -120,7 +120,7 @@ pub fn random_step(f: &mut Frontier, rng: &mut Rng, held: &mut Vec<Lease>) -> St
         94 => "EXPIRED".to_owned(),
         95 => "REPAIR".to_owned(),
         _ => {
-            // The server's own clock advances without the test.
+            // The server's own clock advances independently of the test.
             if f.now.is_some() {
                 f.pass(rng.below(500) as i64);
             }

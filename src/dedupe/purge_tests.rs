@@ -405,7 +405,7 @@ impl World {
             return;
         }
         if self.retains() {
-            return; // a client that declares the whole collection would have to name it
+            return; // a client that declares the whole collection would have to name this crawl
         }
         self.note(format!("plain commit {}", shown(crawl)));
         for (field, _) in self.fields(&Self::records_key(crawl)) {

@@ -131,7 +131,8 @@ impl Filter {
         if parse::is_tag_test(spec) {
             0
         } else {
-            // Measure the pattern only: the field name is short, and with it the pattern may be invalid.
+            // Measure only the pattern: the field name is short, and the spec including the name may not be a
+            // valid pattern.
             Pattern::size(memchr::memchr(b':', spec).map_or(spec, |at| &spec[at + 1..]))
         }
     }
@@ -260,7 +261,7 @@ impl Subject {
                 return column.ok_or_else(|| UnknownField::column(*number));
             }
         };
-        // A field is known because of its name and the format, not because of the fields of this line: any
+        // Whether a field is known depends on its name and the format, not on the fields of this line: any
         // plausible name may be the name of a JSON field.
         let may_be = field.is_plausible() && line.format() == Format::Cdxj;
         if *dialect == Dialect::Ia && !field.is_standard() && !may_be {

@@ -155,7 +155,8 @@ impl<'a> Line<'a> {
                 shape: Shape::File,
             }));
         }
-        // For CDXJ lines, where spaces do not separate columns, this is a small part of the cost.
+        // For CDXJ lines, in which only the first two spaces separate columns, counting all spaces is a small
+        // part of the cost.
         let spaces = Spaces::of(raw);
         if spaces.count == 0 {
             return Err(BadLine(Reason::Columns(1, format)));

@@ -191,7 +191,8 @@ impl Pass<'_> {
         let hashes: Vec<&[u8]> = batch.iter().map(Capture::hash).collect();
         let known = self.index.lookup(Some(self.crawl), &hashes)?;
 
-        // The first capture of each new hash in this batch, which is the original of later captures.
+        // The first capture of each new hash in this batch. Later captures of the hash refer to it as their
+        // original.
         let mut here: HashMap<&[u8], &Capture> = HashMap::new();
         let mut added = Vec::new();
         let mut revisited = Vec::new();
@@ -199,8 +200,7 @@ impl Pass<'_> {
         for (capture, known) in batch.iter().zip(&known) {
             let is_response = capture.header.record_type() == RecordType::Response;
             let original = match (known, here.get(&capture.digest[..])) {
-                // An earlier run added this record: it is its own original and is not counted
-                // again.
+                // An earlier run added this record: the record is its own original and is not counted again.
                 (Some(original), _) if is_response && self.is_itself(capture, original) => None,
                 (Some(original), _) => Some((&original.url[..], &original.date[..], original.size)),
                 (None, Some(first)) => Some((first.uri(), &first.date[..], first.extent.size)),
@@ -320,8 +320,8 @@ impl Capture {
             refers_to_uri,
             refers_to_date,
         };
-        // This cannot fail, because a field read from a header line contains no line break. On a
-        // failure, the response would count as saving nothing.
+        // `size` cannot fail, because a field read from a header line contains no line break. If it failed,
+        // the response would count as saving nothing.
         revisit
             .size(self.extent.compression)
             .unwrap_or(self.extent.size)

@@ -35,8 +35,8 @@ fn spell(values: u64, case: Case) -> u64 {
 fn read_eight(case: Case, digits: [u8; 8], wrong: &mut u64) -> [u8; 4] {
     let mut word = u64::from_le_bytes(digits);
     if case == Case::Any {
-        // Each digit has one of these bits. Other bytes that the next step would accept as digits
-        // have none.
+        // Every digit has bit 5 or bit 6 set. Other bytes that the next step would accept as digits
+        // have neither bit set.
         *wrong |= !(word | word << 1) & (EACH * 0x40);
         word |= EACH * 0x20;
     }

@@ -72,7 +72,7 @@ impl Connection {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, hyper::Error>>> {
         loop {
-            // Return the bytes that were already received first.
+            // First return the bytes that were already received.
             let mut frame = Pin::new(&mut *body).poll_frame(cx);
             if frame.is_pending() {
                 drive(&mut self.driver, &mut self.broken, cx);

@@ -203,7 +203,7 @@ impl RemoteFile {
         });
         let (answer, size) = asked.map_err(|error| {
             let error = self.named(error);
-            // A file that was removed counts as another version when it comes back.
+            // If a removed file reappears, it counts as another version.
             if !error.is_transient() {
                 *lock(&self.known) = None;
             }
@@ -217,7 +217,7 @@ impl RemoteFile {
         {
             self.is(&before);
             if stream.end.is_some_and(|end| end - from <= PAGE) {
-                // A response that was read to its end leaves its connection to the next request.
+                // The next request reuses the connection of a response that was read to its end.
                 let _ = collect(stream.pieces()).await;
             }
             return Ok(before);

@@ -168,7 +168,7 @@ fn private_addresses_are_refused_in_all_spellings() {
         }
         let refused = ask(&net, "ftp://example.com/").await.err();
         assert!(matches!(refused, Some(Error::Refused(_))));
-        // Allowing one address allows no other one.
+        // An allowed address does not allow any other address.
         let net = Net::new(&[network("127.0.0.1", 32)]).unwrap();
         for (written, passes) in [
             ("127.0.0.1", true),

@@ -113,7 +113,7 @@ impl<C: Combine> CombiningMultiFileBasedCache<C> {
                 .combine
                 .prepare(&self.cache, jobs, rebuild_parts, work)?;
             tries += 1;
-            // The index of a single job is itself the part.
+            // For a single job, the part itself is the index.
             let path = self.cache.path(&prepared.found);
             if matches!(&prepared.parts[..], [only] if only.path() == path)
                 && let Some(only) = prepared.parts.pop()

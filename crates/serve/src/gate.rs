@@ -310,7 +310,7 @@ fn strictest(rules: &Rules, row: &Row, now: Timestamp, near: &mut Option<usize>)
     if timestamp.len() >= DIGITS {
         return own;
     }
-    // A shortened timestamp denotes a period, so its end is checked as well.
+    // A shortened timestamp denotes a period, so the end of the period is checked as well.
     let Some(last) = Timestamp::latest(timestamp).map(|last| last.to_string()) else {
         return rules::Access::Exclude;
     };

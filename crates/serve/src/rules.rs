@@ -414,7 +414,7 @@ impl Rules {
     /// default. A capture with an invalid timestamp is excluded if a condition needs its date. `after` is the number of
     /// rules whose key is not greater than the urlkey.
     fn of(&self, urlkey: &[u8], timestamp: &[u8], now: Timestamp, after: usize) -> Decision<'_> {
-        // Every prefix of the urlkey is also a prefix of the last key that is not greater.
+        // Every prefix of the urlkey is also a prefix of the last key that is not greater than the urlkey.
         let mut next = after.checked_sub(1);
         while let Some(rule) = next.and_then(|index| self.rules.get(index)) {
             next = Some(rule.parent as usize);

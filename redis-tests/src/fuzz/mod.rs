@@ -128,7 +128,7 @@ impl Fuzz {
             self.note(name, number, &input, harm);
             number += 1;
             if found {
-                break; // one is enough to begin with
+                break; // one harmful input is enough for the report
             }
         }
         let work = std::mem::take(&mut self.work) >> 20;

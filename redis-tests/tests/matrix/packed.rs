@@ -483,7 +483,7 @@ fn defragmentation_moves_the_value_and_does_no_harm(family: Family) {
             .ok_line(format!("CONFIG SET active-defrag-{setting}"));
     }
     data.grow();
-    // Removing a part of it leaves gaps in memory.
+    // Removing a part of the data leaves gaps in memory.
     match family {
         Family::Index => drop(data.run("REMOVE large")),
         Family::Frontier => {
@@ -529,7 +529,7 @@ fn type_expiry_and_scan_are_those_of_a_key(family: Family) {
     assert_eq!(ok!(data.wire, "EXISTS", key), int(0));
     assert_eq!(data.storage(), "packed");
     match family {
-        // The crawls are in other keys.
+        // The sets of crawls are in other keys, which have not expired.
         Family::Index => drop(data.run("REPAIR")),
         Family::Frontier => assert_eq!(data.run("INFO").field("uris"), int(0)),
     }

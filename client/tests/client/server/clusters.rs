@@ -303,7 +303,7 @@ fn failover_to_a_replica_is_followed() {
     until("the replica has what its master has", || {
         replica.info("slave_repl_offset") == first.info("master_repl_offset")
     });
-    // A takeover needs no election. An election could fail and would have to be repeated.
+    // `TAKEOVER` needs no election, which could fail and would then have to be repeated.
     ok!(replica.wire(), "CLUSTER", "FAILOVER", "TAKEOVER");
     until("the old master knows it", || {
         first.info("role").as_deref() == Some("slave")

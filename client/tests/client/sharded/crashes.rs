@@ -264,7 +264,7 @@ fn commit_resumes_after_a_server_crash() {
     let half = many.crawls(None).unwrap();
     let expected = crawlspace_client::dedupe::CrawlState::Uncommitted;
     assert_eq!(half[0].standing.state, expected);
-    // Counts of all shards, including the shards that had committed before the error.
+    // The reply counts the records of all shards, including the shards that had committed before the error.
     let whole = Committed { new: 600, known: 0 };
     assert_eq!(many.commit(b"a").unwrap(), whole);
     assert_sound(&many, "after the commit");
@@ -313,7 +313,7 @@ fn crashing_servers_lose_nothing_and_count_nothing_twice() {
         assert_eq!(stats.total_urls, 14_000, "{outcome:?}");
         let known = many.crawl_stats(b"a").unwrap();
         assert_eq!((known.hashes, known.total_urls), (8000, 8000));
-        // Remove it for the next iteration.
+        // Remove crawl `a` and add it again for the next iteration.
         many.remove(&[b"a"]).unwrap();
         assert_sound(&many, "after the removal");
         assert_eq!(many.stats().unwrap().hashes, 6000);

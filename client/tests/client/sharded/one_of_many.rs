@@ -131,7 +131,8 @@ fn random_call(twins: &Twins, rng: &mut Rng) {
             compare!(twins, "add", it => it.add(crawl, &adding, &added));
         }
         4 => {
-            // Settle one claim at a time, because each shard refuses only its own part.
+            // Settle one claim at a time: one index refuses a call as a whole, but each shard
+            // refuses only its own part.
             let uuid = wacz_of(crawl);
             let reference = match rng.below(3) {
                 0 => Reference::Crawl,

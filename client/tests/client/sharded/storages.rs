@@ -138,7 +138,7 @@ fn packing_resumes_after_a_server_crash() {
     });
     redis.kill9();
     redis.restart();
-    // The client retried the call, which moved the remaining records.
+    // The client retried the call after the restart, and the retry moved the remaining records.
     assert_eq!(packing.join().unwrap().unwrap().storage, Storage::Packed);
     assert_eq!(figures(&many.pack().unwrap()), (Storage::Packed, 0, 0));
     assert_eq!(many.lookup(None, &hashes(&all)).unwrap(), known);

@@ -113,7 +113,7 @@ fn dialects_match_the_table() {
             "~!status:2.".into(),
             [yes_no("200", "x2.x"), yes_no("200", "x2.x"), Never],
         ),
-        // Specs that the empty value matches.
+        // Specs that match an empty value.
         ("~!status:".into(), [Never, Never, Always]),
         (
             "~!status:x?".into(),
@@ -294,7 +294,7 @@ fn malformed_tag_filter_is_an_error_in_all_dialects() {
         }
     }
     assert!(parse(&long[..long.len() - 1], Dialect::Ia).is_ok());
-    // Names that only share a prefix are fields.
+    // Names that merely start with `tag` are field names.
     for spec in ["tags:x", "tagged.a:x"] {
         assert!(parse(spec, Dialect::Outback).unwrap().tag_test().is_none());
     }
@@ -310,7 +310,7 @@ fn json_fields_match_fields_of_cdxj_lines() {
         ("lang:", Dialect::Outback, false, true),
         ("n:7", Dialect::Outback, true, false),
         ("lang:d.", Dialect::Ia, true, false),
-        // Any name may be that of a JSON field, which reads as empty if it is missing.
+        // Any name may be the name of a JSON field. A missing field reads as empty.
         ("lang:", Dialect::Ia, false, true),
         ("mime:", Dialect::Ia, true, true),
         ("~lang:a 2", Dialect::Ia, false, false),

@@ -100,7 +100,7 @@ impl Values {
 
     fn put(&mut self, name: String, value: String) {
         match self.places.get(&name).and_then(|at| self.all.get_mut(*at)) {
-            // The name with the number is also a name in the input.
+            // The input contains the numbered name as a name of its own.
             Some(there) => there.1 = value,
             None => {
                 self.places.insert(name.clone(), self.all.len());

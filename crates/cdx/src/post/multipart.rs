@@ -173,7 +173,7 @@ fn header(head: &str, wanted: &str) -> Option<String> {
 /// Returns the value of a parameter: `name` of `form-data; name="a"`. The last one wins.
 fn parameter(text: &str, wanted: &str) -> Option<String> {
     let mut found = None;
-    // The first part is not a parameter.
+    // The first part is the type (`form-data`), not a parameter.
     for part in parts(text).skip(1) {
         let Some((name, value)) = part.split_once('=') else {
             continue;

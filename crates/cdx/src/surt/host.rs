@@ -59,7 +59,7 @@ fn plain(host: &[u8]) -> Cow<'_, [u8]> {
             host = Cow::Owned(ascii);
         }
     }
-    // Hosts are too short for a search algorithm that needs preparation.
+    // Host names are too short for a search algorithm with a setup cost.
     if !host.windows(2).any(|two| two == b"..") {
         return host;
     }

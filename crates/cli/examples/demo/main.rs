@@ -147,8 +147,8 @@ fn demo() -> Outcome<bool> {
     checks.equal("committed crawls", &committed[..], "crawl-1");
     checks.equal("running crawls", &running[..], "crawl-2");
 
-    // wget's own index has the offset of the record; with the size from the dedupe index it must end where the record
-    // ends.
+    // wget's own index has the offset of the record. The bytes from this offset, with the size from the
+    // dedupe index, must be exactly the record.
     let size = record.rsplit(' ').next().unwrap_or_default();
     let bare = hash.rsplit(':').next().unwrap_or_default();
     let cut_out = format!(

@@ -109,7 +109,7 @@ impl Work<'_> {
                         continue;
                     }
                     let begun = waczs.into_iter().filter(|wacz| wacz.size.is_none());
-                    // Packages that failed in an import are unfinished, too.
+                    // Packages that failed in an import are also unfinished.
                     let (failed, open): (Vec<Vec<u8>>, Vec<_>) = begun
                         .map(|wacz| wacz.filename)
                         .partition(|name| failed_names.contains(name));

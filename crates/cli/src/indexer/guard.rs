@@ -63,7 +63,8 @@ impl Guards {
             let all = held.clone();
             drop(held);
             for one in all {
-                // The server may be reachable next time; the scripts check the guard in any case.
+                // Ignore other errors: the server may be reachable next time, and the scripts check
+                // the guard in any case.
                 if let Ok(false) = one.queue.renew(one.stage, &one.name) {
                     one.lost.store(true, Ordering::Relaxed);
                 }

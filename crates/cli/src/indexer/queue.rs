@@ -296,7 +296,7 @@ impl Queue {
             if items.is_empty() {
                 break;
             }
-            items.reverse(); // the last one is taken next
+            items.reverse(); // importers take the last item first
             // Unreadable entries are reported when they are taken.
             let packages: Vec<(Package, Vec<u8>)> = items
                 .into_iter()
@@ -483,7 +483,7 @@ impl Queue {
                 count.arg(*hash).arg(*size);
             }
         }
-        // The call is repeatable: a second one finds none of the packages in the queue.
+        // The call is repeatable: a repetition finds none of the packages in the queue.
         let left: Vec<u64> = self.server.ask(Call::new(count).repeatable())?;
         Ok(Left::of(&left))
     }
@@ -689,7 +689,7 @@ impl Queue {
         for (hash, size) in revisits {
             settle.arg(*hash).arg(*size);
         }
-        // The call is repeatable: a second one finds the batch settled.
+        // The call is repeatable: a repetition finds the batch settled.
         self.server.ask(Call::new(settle).repeatable())
     }
 

@@ -342,7 +342,7 @@ impl Work<'_> {
             let close = begun.and_then(|(place, reply)| {
                 match reply.map_or(Ok(0), Pending::take) {
                     Ok(_) => {}
-                    // An earlier run has added more of the package already.
+                    // An earlier run has already added more of the package than this call.
                     Err(error) if error.code() == Some(Code::Stale) => {}
                     Err(error) => return Err(Failure::from(error).in_the_middle()),
                 }

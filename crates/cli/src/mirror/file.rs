@@ -37,9 +37,8 @@ pub fn load_csv(
     let begun = Instant::now();
     let mut space = Space::open(target)?;
     space.begin()?;
-    // Rows of one id may be anywhere in the file. The staged copy merges their tags; this set only
-    // counts the ids. If two ids had the same hash, the count would be wrong and the load would be
-    // refused.
+    // Rows with the same id may be anywhere in the file. The staged copy merges their tags; this set only
+    // counts the ids. If two ids had the same hash, the count would be wrong and the load would be refused.
     let hasher = RandomState::new();
     let mut known = HashSet::new();
     let mut read = 0;

@@ -134,7 +134,7 @@ fn every_dependency_has_a_reason() {
 #[test]
 fn architecture_pages_name_existing_files() {
     let files = files_in("");
-    // The file, or all files below the folder.
+    // Returns the file at the path, or all files below the folder at the path.
     let at = |path: &str| -> Vec<&String> {
         let below = format!("{}/", path.trim_end_matches('/'));
         let is_meant = |file: &&String| **file == path || file.starts_with(&below);
@@ -296,7 +296,8 @@ fn version_is_the_same_everywhere() {
         changes.lines().any(|line| line.starts_with(&released)),
         "CHANGELOG.md has no \"{released}\""
     );
-    // Ends of paths, and the text before a version: of a crate of this workspace, a package, an image.
+    // Each pair is the end of a path, and the text before the version of a workspace crate, a package or an
+    // image in this file.
     let places = [
         ("Cargo.toml", "\", version = \""),
         ("pyproject.toml", "\nversion = \""),

@@ -303,7 +303,7 @@ fn refused_records_are_counted_once_they_are_allowed() {
     let (status, ..) = index(&server, "one", &format!("--commit {}", warc.save()));
     assert_eq!(status, 0);
 
-    // The batch has an ADD, which is refused, and a REVISIT, which is not.
+    // The server refuses the `ADD` of the batch, but not its `REVISIT`.
     let mut warc = Warc::new(dir.path(), "2.warc.gz");
     warc.capture("response", "http://a.example/copy", &hash(1), &body(1));
     warc.capture("response", "http://b.example/", &hash(2), &body(2));

@@ -103,7 +103,8 @@ impl Dialogue {
             }
             let known = self.buffer.len().min(7);
             if self.buffer.get(..known) != b"HTTP/1.".get(..known) {
-                // The first bytes are not those of an HTTP/1 response, so no later byte can make it one.
+                // The first bytes are not the beginning of an HTTP/1 response, so reading more bytes is
+                // pointless.
                 let begin = self
                     .buffer
                     .get(..self.buffer.len().min(60))

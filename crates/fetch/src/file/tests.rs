@@ -145,7 +145,7 @@ async fn changed_or_removed_file_is_noticed() {
         let error = version.read(1 << 20, 10).await.unwrap_err();
         assert_contains(error, what);
         assert!(!version.is_last() && file.known().is_none());
-        // Pages that are cached still have the content of that version.
+        // Cached pages still have the content of `version`.
         assert_eq!(version.read(0, 10).await.unwrap(), all[..10]);
         if after.is_some() {
             let now = file.version(First::Begin).await.unwrap();

@@ -107,7 +107,8 @@ impl RmString {
     /// # Safety
     /// No code may read the bytes of the string at their old address after this call.
     pub(crate) unsafe fn trimmed(self) -> RmString {
-        // SAFETY: main thread; the string is alive. The reference that is taken over is the one that is not dropped.
+        // SAFETY: main thread; the string is alive. `from_owned` takes over the reference that `ManuallyDrop`
+        // does not release.
         unsafe {
             rm!(RedisModule_TrimStringAllocation(self.raw));
             RmString::from_owned(ManuallyDrop::new(self).raw)

@@ -208,7 +208,7 @@ fn look(ctx: Ctx, prefix: &RmString, slot: usize, writes: bool) -> Result<(), Re
     if !writes && !CHANGED.has(slot) && ask(ctx, c"EXISTS", &[prefix])? == 1 {
         return Ok(());
     }
-    // The name of a key in the prefix's slot that never exists. While the slot is moving, the
+    // A key name in the slot of the prefix. This key never exists. While the slot is moving, the
     // server refuses a command with this name and the prefix.
     let nothing = RmString::new(&[prefix.as_ref(), b"crawlspace:nothing"].concat());
     if writes {

@@ -137,8 +137,8 @@ const MORE: u64 = 1;
 const END: u64 = 0;
 
 extern "C" fn rdb_save<T: Native>(rdb: *mut raw::RedisModuleIO, value: *mut c_void) {
-    // After a panic, do not write the end marker: the file is then refused, and not read as
-    // complete.
+    // After a panic, do not write the end marker: without the marker, the server refuses the file
+    // instead of reading it as complete.
     let _ = guarded("saving a value", || {
         // SAFETY: the server passes one of the module's values.
         let value = unsafe { &*value.cast::<T>() };

@@ -281,8 +281,8 @@ impl Reading<'_> {
         let opened = match (location, self.net) {
             (Location::File(path), _) => match version(path) {
                 Some(version) => {
-                    // The version before the file is opened: if the file is still being written, a later listing
-                    // has to read it again.
+                    // Read the version before opening the file: if the file is still being written, a later
+                    // listing has to read it again.
                     let medium = Medium::Disk(version);
                     match Wacz::open(location, &Options::default()) {
                         Ok(wacz) => Ok((medium, Arc::new(wacz))),

@@ -86,7 +86,7 @@ fn result_equals_a_sort_in_memory_with_any_budget() {
         }
         let expected = expected(&lines);
         let folder = folder();
-        // A run for each line, a run for some lines, and a run for all lines.
+        // Memory for one line per run, for some lines per run, and for all lines in one run.
         let least = if count > 300 { 10_000 } else { 0 };
         for memory in [least, 20_000, 1 << 30] {
             let found = sorted(&lines, memory, folder.path());

@@ -81,7 +81,8 @@ async fn look(
 ) -> Result<(Option<u64>, bool), SourceError> {
     let pivots = file.pivots();
     let end = blocks.end.saturating_mul(pivots.block()).min(file.size());
-    // Start one byte earlier: a line that begins exactly at the block follows the line feed there.
+    // Start one byte before the block: if a line begins exactly at the start of the block, this byte is the
+    // line feed before the line.
     let at = (blocks.start * pivots.block()).saturating_sub(1);
     let text = Stretch::of(file.clone(), at).up_to(end.saturating_add(MAX_LINE as u64));
     let mut lines = Forward::amid(text, PROBE);

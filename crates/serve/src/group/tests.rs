@@ -240,7 +240,7 @@ async fn failures_of_one_query_do_not_trip_the_breaker() {
             "{error}"
         );
     }
-    // Too few different queries failed to open the breaker.
+    // The breaker stays closed, because too few different queries failed.
     assert!(!turned_off(&[Hang], true, 1).await);
     assert!(!turned_off(&[Fail], true, 4).await);
     // A source that works without returning a row, or that returns more rows than can be sorted in time, is not

@@ -39,7 +39,7 @@ pub(super) fn normal_key(key: &[u8], is_exact: bool) -> Option<String> {
         found.any(|found| found.starts_with(&wanted))
     };
     let key_of = |end: &str| key_in("http", end);
-    // The default port of one scheme is part of the key in the other.
+    // The key of a URL contains the default port of the other scheme.
     if is_matched("http") || is_matched("https") {
         return None;
     }

@@ -321,7 +321,7 @@ fn share(headers: &mut HeaderMap, origin: &HeaderValue) {
     let exposed = if *origin == any {
         any
     } else {
-        // With credentials, `*` is an ordinary name.
+        // In responses to requests with credentials, `*` is an ordinary header name.
         let names: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
         HeaderValue::try_from(names.join(", ")).unwrap_or(any)
     };

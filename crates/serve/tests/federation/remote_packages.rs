@@ -48,7 +48,7 @@ fn remote_packages_answer_like_their_content() {
     let elsewhere = host.url("/south.wacz?signed=1");
     let packages = list(&[("a/north.wacz", "sha256:1"), (&elsewhere, "sha256:2")]);
     host.put("/collection.json", &packages, tagged("l"));
-    // A local list names packages on the server, and a list on the server names those next to it.
+    // A local list names packages on the server, and a list on the server names the packages next to it.
     let here = shelf.path().join("here.json");
     let north_there = host.url("/a/north.wacz");
     std::fs::write(&here, list(&[(&north_there, ""), (&elsewhere, "")])).unwrap();

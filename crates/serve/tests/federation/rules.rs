@@ -190,7 +190,7 @@ fn revisit_does_not_disclose_a_hidden_original() {
         // The other collection may show the original, but it stays hidden here.
         let answer = record(&stage, "c", &url);
         assert_eq!(answer.status, 404, "{}", answer.text());
-        // A lent payload carries no trace of its origin.
+        // A record with another collection's payload does not reveal the origin of the payload.
         let lent = record(&stage, "lending", &url);
         assert_eq!(lent.status, 200, "{}", lent.text());
         assert!(

@@ -130,7 +130,7 @@ impl Stage {
         let of_thread = log.clone();
         let runtime = Builder::new_multi_thread()
             .enable_all()
-            // Lasts as long as the thread.
+            // The log stays the thread's default for the life of the thread.
             .on_thread_start(move || std::mem::forget(of_thread.clone().set_default()))
             .build()
             .unwrap();

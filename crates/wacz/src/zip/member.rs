@@ -144,7 +144,7 @@ impl<R: Read> Content<R> {
             Data::Stored(_) => self.count,
             Data::Deflated(data) => {
                 let taken = data.total_in();
-                // All data must be used up; `fill_buf` reads in case nothing was read before.
+                // The decompressor must use all data. `fill_buf` reads in case nothing was read before.
                 if !data.get_mut().fill_buf()?.is_empty() {
                     return wrong("bytes follow the end of its compressed data".to_owned());
                 }

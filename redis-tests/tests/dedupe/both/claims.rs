@@ -166,8 +166,8 @@ fn waiters_wake_when_the_holder_commits() {
     });
     match reply {
         Some(reply) => assert_eq!(dupe(&reply), record_of("a", 1)),
-        // A client may also continue to wait for the holder, if the wait ends with the holder's
-        // claim.
+        // The client may also continue to wait for the holder of the claim. In this case, the wait
+        // must end together with the claim.
         None => {
             c.plain("DEL p:claims");
             assert_eq!(dupe(&waiter.recv()), record_of("a", 1));

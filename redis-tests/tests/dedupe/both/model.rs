@@ -181,7 +181,7 @@ impl Model {
             let stored = known.and_then(|known| known.now.held.get(*hash));
             stored.is_some_and(|stored| stored.is_again(record))
         });
-        // A retry to a committed crawl may or may not continue it.
+        // A retry sent to a committed crawl may or may not continue the crawl.
         if self.is_closed(crawl) && is_retry {
             return Open;
         }

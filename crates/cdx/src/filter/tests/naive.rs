@@ -96,7 +96,8 @@ proptest! {
         url in "[ab]{1,3}",
         status in "[ab]{1,3}",
     ) {
-        // Only PYWB parses `=!` as the `~!` of the table; the other dialects parse two operators.
+        // Only the PYWB dialect treats `=!` like the `~!` of the table; the other dialects parse it
+        // as two operators.
         let line = format!("a 2 {url} mime {status} - 7");
         let spec = match field {
             Some(field) => format!("{operators}{field}:{value}"),

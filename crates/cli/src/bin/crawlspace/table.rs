@@ -19,7 +19,7 @@ pub(crate) fn print_json(value: &impl Serialize) -> io::Result<()> {
 pub(crate) fn json(value: &impl Serialize) -> io::Result<String> {
     let mut line = String::new();
     for c in serde_json::to_string(value)?.chars() {
-        // Characters that occur only within strings, and that JSON itself does not escape.
+        // These characters occur only within strings. JSON itself does not escape them.
         if does_something(c) {
             line.push_str(&format!("\\u{:04x}", u32::from(c)))
         } else {

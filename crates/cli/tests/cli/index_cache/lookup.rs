@@ -112,7 +112,7 @@ fn index_of_some_jobs_is_searched_and_missing_jobs_are_reported() {
         "crawlspace: searching the full index of jobs 1,2,7: no index has jobs 3-5 as well; ",
     );
     assert_contains(&found.errors, "crawlspace index get");
-    // The larger index with additional jobs is not used.
+    // The larger index is not used, because it contains additional jobs.
     let look = stage.index(&format!("lookup --kind full --jobs 1,3 --url {url}"));
     assert_starts(
         &ends(look, 0).errors,

@@ -112,7 +112,7 @@ fn large_index_takes_little_memory_on_both_sides() {
     assert!(ended.status.success(), "{}", ended.errors);
     let copy = std::fs::read(desk.options.cache_dir.join("CDX/1-2-cache")).unwrap();
     assert!(copy == text.as_bytes());
-    // A client that reads nothing does not make the server read ahead, either.
+    // The server does not read ahead for a client that does not read its response, either.
     let mut idle = redis_tests::http::Connection::open(server.address()).unwrap();
     idle.send("GET", "/_indexes/cdx?jobs=1,2", &[], b"")
         .unwrap();

@@ -71,7 +71,7 @@ fn least_recently_used_entry_is_evicted_first() {
         .map(|one| one["size"].as_u64().unwrap())
         .sum();
     assert_eq!(total, sizes);
-    // One byte above the limit requires the removal of one entry.
+    // The total size is one byte above the limit, so one entry must be removed.
     let most = (total - 1).to_string();
     let told = gc(&stage, &format!("--max-size {most} --dry-run"), 0);
     assert_eq!(gone(&told), ["fullcrawllogindex/2-cache"]);

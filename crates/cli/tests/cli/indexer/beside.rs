@@ -79,7 +79,7 @@ fn files_of_an_uncommitted_crawl_are_not_counted_again() {
         ["running"]
     );
 
-    // A file that the crawl has only begun is not in the index.
+    // A file that the crawl has opened but not closed does not count as indexed.
     let second = &stage.folder.entries[1];
     let second = but!(second.clone(), crawl: "running".into());
     ok!(c, "DEDUPE.WACZOPEN", COPY, "running", &second.name);

@@ -25,8 +25,7 @@ fn until_done(
 ) {
     let (mut struck, mut last) = (0, String::new());
     for _ in 0..12 {
-        // Get far enough to finish some of the files, so that the next run begins at another
-        // position.
+        // Let each run finish some of the files, so that the next run begins at another position.
         let farthest = all / rng.pick(&[2, 6, 12]);
         relay.hold_after(1 + rng.below(farthest));
         let mut program = import.start();

@@ -90,7 +90,8 @@ fn importing_crawls_one_by_one_equals_all_at_once() {
 
 #[test]
 fn importing_files_one_by_one_equals_all_at_once() {
-    // No payload is stored twice here: of two records in files of one crawl, the one committed first is kept.
+    // No payload is stored twice in this test: of two such records in one crawl, the index would keep the one
+    // that is committed first.
     let shape = with!(Shape, plain: true);
     let stage = Stage::with("file by file", Options::new(), 3, shape);
     let files = &stage.folder.entries;
@@ -103,7 +104,8 @@ fn importing_files_one_by_one_equals_all_at_once() {
 
 #[test]
 fn later_removal_gives_the_same_index() {
-    // Holders of shared hashes, and the order in which they become owners, equal those of the live crawls.
+    // The imported index has the same holders of shared hashes as the live crawls, and they become owners in
+    // the same order.
     let shape = with!(Shape, known: 70);
     let stage = Stage::with("removed later", Options::new(), 5, shape);
     stage.import().jobs(2).succeeds();
@@ -134,7 +136,7 @@ fn browsertrix_profile_uses_its_own_names() {
         .collect();
     let import = stage.import_list("hashed.json", &resources);
     import.succeeds();
-    // Counts written only by imports, not by live crawls.
+    // Delete the counts that imports write and live crawls do not.
     let mut c = stage.server.wire();
     for field in ["estimatedRedundantSize", "redundantUrls"] {
         ok!(c, "HDEL", format!("{COPY}allcounts"), field);

@@ -286,7 +286,7 @@ fn name_is_limited_to_a_kibibyte() {
     import.succeeds();
     let listed = waczs(&server, &"c".repeat(1024));
     assert_eq!(listed, std::slice::from_ref(&long));
-    // The file name is part of what is recorded for revisits.
+    // The data recorded for revisits include the file name.
     let mut kinds = made.captures.iter().map(|c| c.kind);
     assert!(kinds.any(|kind| kind == Kind::Revisit));
 
@@ -310,7 +310,7 @@ fn nested_manifests_are_read_and_an_unreadable_one_prevents_removals() {
     let import = import.flag("--remove");
     import.succeeds();
     stage.assert_once();
-    // The inner manifest no longer exists, and could have listed any package.
+    // Delete the inner manifest, which could have listed any package.
     fs::remove_file(inner).expect("it was there");
     let failed = import.fails_some();
     assert_eq!(failed.keys().collect::<Vec<_>>(), ["inner.json"]);

@@ -72,8 +72,8 @@ fn removing_the_last_crawls_leaves_an_empty_index() {
     let stage = Stage::with("last ones", Options::new(), 4, Shape::default());
     stage.import().jobs(2).succeeds();
     stage.import_without(&[2, 3]).flag("--remove").succeeds();
-    // No other crawl depends on the last two crawls, so the counts and the dependencies, too, are
-    // equal without them.
+    // No other crawl depends on the last two crawls, so the counts and dependencies also equal
+    // those of an index that never contained them.
     stage.import_without(&[2, 3]).prefix("{fresh}:").succeeds();
     let mut c = stage.server.wire();
     let fresh = Outcome::of(&mut c, "{fresh}:");
@@ -90,7 +90,7 @@ fn crawl_that_could_not_be_loaded_is_not_removed() {
     stage.import().succeeds();
     let mut files = stage.without(&[2]);
     for entry in &mut files {
-        // The index knows packages by name, so only a package with a new name is looked for.
+        // The index identifies packages by name, so the import opens only packages with a new name.
         entry.name.insert_str(0, "new ");
         entry.path.insert_str(0, "missing/");
     }
@@ -104,7 +104,7 @@ fn crawl_that_could_not_be_loaded_is_not_removed() {
     ok!(c, "DEDUPE.REMOVE", LIVE, stage.crawls[2].id);
     stage.assert_once();
 
-    // An entry with only a readable crawl also keeps the crawl.
+    // An otherwise invalid entry keeps its crawl if its crawl id is readable.
     let entry = json!({"name": "x", "crawlId": stage.crawls[0].id});
     let import = stage.import_list("bad.json", &[entry]);
     let failed = import.flag("--remove").fails_some();
@@ -267,7 +267,8 @@ fn allowed_empty_manifest_also_removes_crawls_set_aside_by_browsertrix() {
     assert_eq!(ok!(c, "EXISTS", format!("{COPY}allhashes")).int(), 0);
     let again = empty.succeeds();
     assert_eq!(again["removedCrawls"], 0);
-    // Repair the counts, from which the SMOVE of a plain client had removed the crawls.
+    // Repair the counts, which were not updated when the `SMOVE` of a plain client removed the
+    // crawls.
     ok!(c, "DEDUPE.REPAIR", COPY);
     stage.import().succeeds();
     stage.assert_once();

@@ -185,7 +185,7 @@ fn secrets_in_urls_are_not_shown() {
     let ended = stage.import_of(&source).run();
     assert_lacks(&ended.errors, "s3cret");
 
-    // The signatures are sent.
+    // The importer sends the signatures to the server.
     let signed = |n: usize, e: &Entry| format!("{}?signature=s3cret", relative(n, e));
     for (n, entry) in stage.folder.entries.iter().enumerate() {
         let bytes = fs::read(stage.folder.file(&entry.path)).expect("it is there");

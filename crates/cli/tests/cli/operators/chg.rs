@@ -42,7 +42,7 @@ fn groups_crawls_and_the_frontier_are_paused_and_resumed() {
     assert_contains(&unknown.errors, "NOCHG");
     chg(&server, "pause a --execution b").exits(2);
 
-    // A block, by the server's clock.
+    // The end of a block is a time of the server's clock.
     let before = server_time(&mut c);
     let blocked = chg(&server, "block a.example --for 2h --json").object();
     let until = blocked["blocked-until"].as_u64().unwrap();

@@ -284,7 +284,7 @@ fn scrape_takes_few_fast_commands() {
     ] {
         assert_eq!(calls.remove(name), Some(times), "{name}: {stats}");
     }
-    // The remaining commands are fast: the memory of keys, and the number of expiring leases.
+    // The remaining commands are fast: they return the memory of keys and the number of expiring leases.
     assert!(calls.values().sum::<u64>() <= 30 * LIMIT, "{stats}");
     for name in ["scan", "keys", "dedupe.crawls"] {
         assert!(!calls.contains_key(name), "{name}: {stats}");

@@ -215,7 +215,8 @@ fn exact_references_are_read_by_wacz_id() {
     crawlspace(&server, INDEX, &words).exits(0);
     assert_eq!(list_in(&path), std::slice::from_ref(&required));
 
-    // Nothing is recorded under another id, so an incomplete list would look complete.
+    // No dependencies are recorded under another id, so without an error the incomplete list would look
+    // complete.
     let path = write(&folder.path().join("typo.wacz"), [line(1, "warc/revisit")]);
     let words = format!("wacz requires {} --ref 5c0a2b7f --write", path.display());
     let refused = crawlspace(&server, INDEX, &words).exits(1);

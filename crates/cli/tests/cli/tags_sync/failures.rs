@@ -69,7 +69,7 @@ fn server_that_restarts_empty_is_filled_again() {
     sync.loaded_after(1);
     stage.settled(&mut sql);
 
-    // A change at the same moment must not become the only content of the space.
+    // A change while the server is down must not become the only content of the space.
     stage.redis.kill9();
     sql.batch_execute("UPDATE collection SET private = NOT private WHERE id = 1")
         .unwrap();

@@ -18,7 +18,7 @@ fn second_mirror_of_a_space_is_refused_or_waits() {
         );
         assert_contains(&said, "process ");
     }
-    // Another key or another kind is another space, with its own lock.
+    // A mirror with another key or another kind updates another space, which has its own lock.
     stage.run("--once --key other").exits(0);
     stage.run("--once --kind file").exits(0);
 

@@ -10,7 +10,7 @@ use crate::Work;
 /// Distributes lines over `count` indexes.
 fn split(rng: &mut Rng, lines: &[Vec<u8>], count: u64) -> Vec<Vec<Vec<u8>>> {
     let mut parts = vec![Vec::new(); count as usize];
-    // Line by line, or in stretches of increasing length.
+    // Draw a part for every line, or for stretches of lines of increasing average length.
     let stretch = [1, 3, 30, 300][rng.below(4) as usize];
     let mut part = 0;
     for line in lines {

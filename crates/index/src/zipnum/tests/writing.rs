@@ -16,7 +16,8 @@ fn lines_read_back_in_blocks_of_the_right_size() {
         let (found, counts) = read(folder.path(), "url").unwrap();
         assert!(found == lines);
         assert_sized(&counts, options);
-        // Every block has at least half of the lines, also the last block, unless the index has a single block.
+        // Every block, including the last one, has at least half of the configured lines, unless the index
+        // has a single block.
         assert!(counts.len() < 2 || counts.iter().all(|&count| count >= options.lines / 2));
         assert_eq!(stats.blocks, counts.len() as u64);
         assert_eq!(stats.copied, 0);

@@ -75,8 +75,8 @@ pub(super) fn capture_head(
         .filter_map(|field| Some(lower(own_name(field.name)?)))
         .collect();
     let is_framing = |name: &String| OF_FRAMING.contains(&name.as_str());
-    // pywb prefixes some fields. Other archives prefix all fields, although a capture may have none that would be
-    // prefixed.
+    // pywb prefixes only some fields. Other archives prefix all fields, but a capture may have no field that
+    // only they prefix.
     let is_all = head.values("X-Archive-Src").next().is_some()
         || !original_names
             .iter()

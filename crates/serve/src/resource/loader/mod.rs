@@ -90,7 +90,7 @@ impl Archives {
             packages,
             in_vain: InVain::default(),
             limits: Limits {
-                // Records may be of any size, and clients as slow as the server permits.
+                // Records may have any size, and clients may be as slow as the server permits.
                 bytes: u64::MAX,
                 total: std::time::Duration::from_secs(24 * 60 * 60),
                 ..Limits::default()

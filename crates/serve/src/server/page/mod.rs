@@ -72,7 +72,7 @@ pub(crate) async fn answer(federation: &Arc<Federation>, query: &str) -> Respons
 
 /// Returns a "not found" page.
 pub(crate) fn not_found(path: &str, text: &str) -> Response<Body> {
-    // The path may be deeper than the page's.
+    // The path of the request may be deeper than the path of the page.
     let depth = path.bytes().skip(1).filter(|byte| *byte == b'/').count();
     let root = match depth {
         0 => "./".to_owned(),

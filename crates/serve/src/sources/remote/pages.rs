@@ -208,8 +208,8 @@ impl Pages {
     async fn open(&mut self, url: String) -> Result<Option<BodyStream>, SourceError> {
         let mut limits = self.limits;
         if self.asked > 0 {
-            // After the first rows, the timeout for a further part is at least that for a pause
-            // within a part.
+            // After the first rows, the timeout for a further part is at least as long as the timeout for a
+            // pause within a part.
             limits.first = limits.first.max(limits.silence);
         }
         self.asked += 1;

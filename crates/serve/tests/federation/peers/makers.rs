@@ -110,7 +110,7 @@ fn captures_in_files_of_python_tools_are_found() {
     let package = dir.path().join("py.wacz");
     let mut wacz = Command::new(python.with_file_name("wacz"));
     run(wacz.args(["create", "-o"]).arg(&package).arg(&warc)).unwrap();
-    // The two files may have different names, and small blocks give many of them.
+    // The two files may have different names. Small blocks give an index of many blocks.
     let mut indexer = Command::new(python.with_file_name("cdxj-indexer"));
     indexer
         .args(["--post-append", "--sort", "-l", sized("10", "300"), "-c"])

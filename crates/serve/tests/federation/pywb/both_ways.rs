@@ -88,7 +88,7 @@ fn records_equal_those_of_pywb() {
             );
         }
     }
-    // Without a timestamp, the record is that of the first row.
+    // Without a timestamp, both servers return the record of the first row.
     for more in ["", "&sort=reverse", "&from=2018", "&filter=%3Dstatus:200"] {
         let path = format!("/north/resource?url=http://example.com/{more}");
         let (answer, other) = (ours.get(&path), get(theirs.address(), &path));

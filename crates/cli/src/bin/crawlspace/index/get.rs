@@ -117,7 +117,7 @@ impl Get {
             std::process::exit(2);
         }
         if self.into.as_deref().is_some_and(|url| !is_server(url)) {
-            // The URL may contain a password, so it is not repeated.
+            // The message does not repeat the URL, because the URL may contain a password.
             complain(
                 "--into is not the URL of a server: write redis://host:port/, rediss://host:port/ or unix:///path",
             );

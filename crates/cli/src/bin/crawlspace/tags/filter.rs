@@ -56,7 +56,7 @@ impl FilterLines {
         let mut before = 0;
         loop {
             let lines = fill(&mut input, &mut batch)?;
-            // An empty file is sent as well, because the conditions may be invalid.
+            // Send the batch even for an empty file, so that the server checks the conditions.
             if lines == 0 && before > 0 {
                 break;
             }
