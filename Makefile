@@ -100,10 +100,10 @@ test-unit:
 	@scripts/tests $(DAMAGE)
 	@$(CARGO) test --doc $(RULES)
 
-# Imports that may leave another index where it is packed (the others are about files, memory, the terminal), and what the
-# tool does with frontiers.
+# Tests of the tool that also run with packed data: imports whose result could depend on the storage (the
+# other tests are about files, memory or the terminal), and the commands for frontiers.
 PACKED_TOOL := cli=$(shell printf 'indexer::%s::,' crashes equality guards manifests removal revisits servers)indexer::browsertrix::,operators::chg::
-# Frontiers are packed in these, except where a test says that it writes to plain keys.
+# Tests that also run with packed frontiers, except tests that write to plain keys.
 PACKED_FRONTIERS := chg=--skip,plain_clients::,--skip,stranded::,--skip,packed::,--skip,packing::
 
 test-live:
@@ -127,7 +127,7 @@ portable:
 	$(CARGO) rustc --release --package crawlspace --lib -- -L native='$(PORTABLE)'
 
 # Servers as SUITE/PACKAGE of Debian: Redis 7.0, 8.0 and 8.6, Valkey 8.0, 8.1 and 9.1, Redict 7.3; also Redis 7.0 with musl,
-# and the same with memory that is not aligned as the module requires, where loading the module must fail with a message.
+# and Redis 7.0 with musl and unaligned memory, on which loading the module must fail with a message.
 SERVERS ?= bookworm/redis-server trixie/redis-server experimental/redis-server \
     bookworm-backports/valkey-server trixie/valkey-server sid/valkey-server sid/redict musl/redis-server unaligned/redis-server
 test-servers: portable ## Run the live tests of the module on each server in Debian's suites, and print a table of the results (SERVERS=sid/valkey-server …)

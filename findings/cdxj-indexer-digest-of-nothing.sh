@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# cdxj-indexer 1.5.0 (PyPI) gives records without a payload digest the SHA-1 of nothing when it appends request bodies.
+# cdxj-indexer 1.5.0 (PyPI) gives records without a payload digest the SHA-1 of an empty payload with
+# --post-append.
 #
-# A record need not have WARC-Payload-Digest; cdxj-indexer computes the digest then. With --post-append, which
-# `wacz create` uses for every package, the body has been read before it is hashed, so that the digest is that of an empty
-# payload, whatever the payload is. A reader that deduplicates by the digests of such an index takes all these pages for one.
+# WARC-Payload-Digest is optional. If a record does not have it, cdxj-indexer computes the digest. With
+# --post-append, which `wacz create` uses for every package, cdxj-indexer has read the body before it computes
+# the digest. The digest is then the digest of an empty payload, regardless of the actual payload. A reader
+# that deduplicates by the digests of such an index treats all these pages as the same page.
 #
-# Seen with cdxj-indexer 1.5.0 and warcio 1.8.1: the right digests without the option, and
-# sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ for both pages with it.
+# Seen with cdxj-indexer 1.5.0 and warcio 1.8.1: the digests are correct without the option. With it, both
+# pages have the digest sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ.
 set -euo pipefail
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT

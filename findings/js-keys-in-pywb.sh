@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# pywb 2.10 finds no capture of a page whose path ends in a slash in an index with the keys of warcio for JavaScript.
+# pywb 2.10 does not find captures of URLs whose path ends in a slash if warcio for JavaScript wrote the index
+# keys.
 #
-# Python programs write the urlkeys of the package surt, which drops a slash at the end of a path. warcio for JavaScript,
-# and with it Browsertrix Crawler and js-wacz, keeps the slash, keeps double slashes, and sorts parameters as text. Both
-# kinds of keys lie in indexes with the same format, and nothing in a line says which kind it is.
+# Python programs use the urlkeys of the package surt, which removes a slash at the end of a path. warcio for
+# JavaScript (used by Browsertrix Crawler and js-wacz) keeps this slash, keeps double slashes, and sorts
+# parameters as text. Indexes with either kind of key have the same format, and a line does not show which
+# kind of key it has.
 #
-# Seen with warcio 2.4.11 (npm), surt 0.3.1 and pywb 2.10.0 (PyPI): three of four URLs have two keys, and pywb's index
-# look-up finds the fourth one alone.
+# Seen with warcio 2.4.11 (npm), surt 0.3.1 and pywb 2.10.0 (PyPI): the two packages derive different keys
+# from three of four URLs, and pywb's index look-up only finds the fourth URL.
 set -euo pipefail
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT

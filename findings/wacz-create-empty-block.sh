@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # wacz 0.6.0 (PyPI) ends an index of 1024 captures with a block that has no lines.
 #
-# A package by `wacz create` has its index in gzip members of 1024 lines, and a secondary index (index.idx) with the key
-# of the first line of each. Where the number of captures is a multiple of 1024, an empty gzip member follows, and its
-# line in the secondary index repeats the key before it. A reader that takes the last line whose key is not above a wanted
-# key reads the empty member and finds none of the captures behind that key.
+# `wacz create` writes the index in gzip members of 1024 lines each, and a secondary index (index.idx) with
+# the key of the first line of each member. If the number of captures is a multiple of 1024, an empty gzip
+# member follows, and its line in the secondary index repeats the previous key. A reader that looks for the
+# last line whose key is not greater than the wanted key reads the empty member, and does not find the
+# captures with keys after the repeated key.
 #
-# Seen with wacz 0.6.0 and cdxj-indexer 1.5.0: two lines, the second with a member of 20 bytes and the key of the first.
+# Seen with wacz 0.6.0 and cdxj-indexer 1.5.0: the secondary index has two lines with the same key, and the
+# second line refers to a member of 20 bytes.
 set -euo pipefail
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT

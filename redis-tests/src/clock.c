@@ -1,5 +1,5 @@
-/* Preloaded into a server: shifts the wall clock by as many microseconds as the file says that
- * CRAWLSPACE_CLOCK names (eight bytes, native order). The monotonic clock stays as it is. */
+/* Shifts the wall clock of the server that preloads this library. The file named by CRAWLSPACE_CLOCK contains
+ * the shift in microseconds (eight bytes, native byte order). The monotonic clock is unchanged. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -21,7 +21,7 @@ __attribute__((constructor)) static void find_shift(void) {
     close(fd);
 }
 
-/* Newer servers open modules with RTLD_DEEPBIND: their calls would go to the C library before they come here. */
+/* Newer servers open modules with RTLD_DEEPBIND, so that modules would call the C library directly. */
 void *dlopen(const char *path, int flags) {
     void *(*next)(const char *, int) = (void *(*)(const char *, int))dlsym(RTLD_NEXT, "dlopen");
     return next(path, flags & ~RTLD_DEEPBIND);

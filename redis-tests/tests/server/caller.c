@@ -1,9 +1,9 @@
-/* A module that runs commands of others: in nobody's name, from a timer, or in the middle of a write. */
+/* A module that calls commands of other modules: without a user, from a timer, or during a write. */
 #include "redismodule.h"
 
 #define UNUSED(x) ((void)(x))
 
-/* CALLER.CALL command [arg ...]: runs it and passes its reply on. */
+/* CALLER.CALL command [arg ...]: runs the command and returns its reply. */
 static int call(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     if (argc < 2) return RedisModule_WrongArity(ctx);
     const char *name = RedisModule_StringPtrLen(argv[1], NULL);
@@ -33,7 +33,7 @@ static void run(RedisModuleCtx *ctx, void *data) {
     RedisModule_Free(later);
 }
 
-/* CALLER.LATER command [arg ...]: runs it from a timer, and counts it in caller:done or :failed. */
+/* CALLER.LATER command [arg ...]: runs the command from a timer, then increments caller:done or :failed. */
 static int call_later(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     if (argc < 2) return RedisModule_WrongArity(ctx);
     struct later *later = RedisModule_Alloc(sizeof *later);
@@ -49,7 +49,7 @@ static int call_later(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
 static RedisModuleString *watched; /* prefix */
 static long long looks, refused;
 
-/* CALLER.WATCH prefix: looks into this index at every change of a hash; replies what came of it. */
+/* CALLER.WATCH prefix: reads this index at each change of a hash. Returns how many reads ran and were BUSY. */
 static int watch(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     if (argc != 2) return RedisModule_WrongArity(ctx);
     if (watched == NULL) watched = RedisModule_CreateStringFromString(NULL, argv[1]);

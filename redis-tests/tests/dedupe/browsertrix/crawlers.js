@@ -1,7 +1,8 @@
-// What Browsertrix Crawler 1.14 and its importer send, as single commands and pipelines of ioredis, in their order.
+// Sends the commands and pipelines of Browsertrix Crawler 1.14 and its importer with ioredis, in the same
+// order.
 //
-// Reads steps, one JSON object a line, and says `done` or `cut` after each. Crawlers are kept by their crawl. A step
-// may have `cut`: the number of replies after which the program that takes it dies.
+// Reads steps, one JSON object per line, and prints `done` or `cut` after each step. Each crawl has one
+// crawler. If a step has the member `cut`, the crawler dies after this number of replies.
 
 const readline = require("node:readline");
 const Redis = require("ioredis");
@@ -11,7 +12,7 @@ const redis = new Redis({ host: "127.0.0.1", port: Number(process.env.PORT) });
 class Death extends Error {}
 let left = Infinity;
 
-/** Waits for a reply, unless the program is to die first. */
+/** Waits for a reply. Throws `Death` if the program has to die before it reads the reply. */
 async function reply(command) {
   const value = await command;
   if (--left < 0) throw new Death();
@@ -45,7 +46,7 @@ async function find(crawl, hash) {
   return value ? { owner, size: Number(value.split(" ")[3]) } : null;
 }
 
-/** A response, which is written as a revisit when its payload is known. */
+/** Records a response. A response with a known payload is written as a revisit. */
 async function response({ crawl, hash, url, date, size, revisit }) {
   const { index, concurrent } = running.get(crawl);
   const known = await find(crawl, hash);
@@ -65,7 +66,7 @@ async function response({ crawl, hash, url, date, size, revisit }) {
   await send(pipeline);
 }
 
-/** A WACZ file is finished; the crawler begins the next one when `next` names it. */
+/** Finishes a WACZ file, and begins the next file if `next` names it. */
 async function close({ crawl, size, next }) {
   const crawler = running.get(crawl);
   const entry = { filename: crawler.file, hash: "00", size };
@@ -89,7 +90,8 @@ async function merge(crawl, from) {
     const { filename } = JSON.parse(await reply(redis.lindex(waczs(crawl), i)));
     await reply(redis.sadd("src:d", filename));
   }
-  // From here on it does not die in our histories: nobody could tell which of the sums it had added.
+  // The tests do not let the program die after this point, because they could not tell which sums it had
+  // added.
   left = Infinity;
   await reply(redis.smove(from, "allcrawls", crawl));
   const all = await reply(redis.hgetall(counts(crawl)));
@@ -116,7 +118,7 @@ async function cancel({ crawl }) {
   await reply(redis.hset("allcounts", "removedCrawls", canceled.length, "removedCrawlSize", total));
 }
 
-/** What revisits saved that came before their original. */
+/** Adds the bytes saved by revisits that were recorded before their original. */
 async function settle(hash, size) {
   const numbers = await reply(redis.hgetall(`rev:${hash}:c`));
   if (Object.keys(numbers).length === 0) return;
@@ -130,7 +132,7 @@ async function settle(hash, size) {
   await send(pipeline);
 }
 
-/** A package that a manifest lists. Its lines are responses, and revisits that have no `url`. */
+/** Imports a package that a manifest lists. Lines with a `url` are responses, other lines are revisits. */
 async function take({ crawl, file, size, lines }) {
   const kept = `noremove:${Date.now()}`;
   if (await reply(redis.sismember("src:d", file))) return;

@@ -1,4 +1,4 @@
-// Examples by ioredis: see said.js.
+// Runs the examples of the documentation with ioredis; see said.js.
 
 const { connect, version } = require("./connect.js");
 const { run, serve } = require("./said.js");

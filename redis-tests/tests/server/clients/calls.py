@@ -1,4 +1,4 @@
-"""Examples by redis-py: see said.py."""
+"""Runs the examples of the documentation with redis-py; see said.py."""
 
 import sys
 

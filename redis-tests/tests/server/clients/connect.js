@@ -1,11 +1,12 @@
-// A client as the environment asks for it: PORT, PROTOCOL (2 or 3), CLUSTER (any value, for a cluster), ROUTED
-// (any value: it is told where the key stands), DEFAULTS (any value: the protocol that ioredis has by itself).
+// Creates a client from environment variables: PORT; PROTOCOL (2 or 3); CLUSTER (any value: connect to a
+// cluster); ROUTED (any value: tell ioredis the position of the key); DEFAULTS (any value: use the default
+// protocol of ioredis).
 
 const Redis = require("ioredis");
 
 if (process.env.ROUTED) {
-  // ioredis has the places of keys in a table that comes with it, and knows no command of a module. Prefix and
-  // key are the first argument of all of ours.
+  // ioredis has a built-in table of the positions of keys, without commands of modules. In all commands of
+  // this module, the prefix or key is the first argument.
   const ours = /^(dedupe|chg|tags)\./i;
   const { getKeys } = Redis.Command.prototype;
   Redis.Command.prototype.getKeys = function () {
@@ -15,7 +16,7 @@ if (process.env.ROUTED) {
 
 const port = Number(process.env.PORT);
 const protocol = Number(process.env.PROTOCOL);
-// Without this, ioredis gives the shapes of RESP2 in RESP3, too.
+// Without `replyMapping`, ioredis converts RESP3 replies to the types of RESP2.
 const asked = process.env.DEFAULTS ? {} : { protocol };
 const shapes = protocol === 3 ? { ...asked, replyMapping: "resp3" } : asked;
 
@@ -26,5 +27,5 @@ exports.connect = (more = {}) =>
 
 exports.version = `ioredis ${require("ioredis/package.json").version}`;
 
-/** The code word of an error. */
+/** Returns the code word of an error. */
 exports.code = (error) => error.message.split(" ", 1)[0];

@@ -1,5 +1,5 @@
-"""A client as the environment asks for it: PORT, PROTOCOL (2 or 3), CLUSTER (any value, for a cluster),
-DEFAULTS (any value: the protocol and the time limit that redis-py has by itself)."""
+"""Creates a client from environment variables: PORT; PROTOCOL (2 or 3); CLUSTER (any value: connect to a
+cluster); DEFAULTS (any value: use the default protocol and timeout of redis-py)."""
 
 import os
 
@@ -15,7 +15,7 @@ def connect(**more):
     )
     if "DEFAULTS" not in os.environ:
         options["protocol"] = int(os.environ["PROTOCOL"])
-        # A command that waits takes as long as it takes, and is not sent again by itself.
+        # A blocking command has no timeout, and the client does not retry it.
         options["socket_timeout"] = None
     options.update(more)
     if "CLUSTER" in os.environ:
@@ -24,11 +24,11 @@ def connect(**more):
 
 
 def code(error):
-    """The code word of an error. redis-py takes off those that it has a class for."""
+    """Returns the code word of an error. redis-py removes code words for which it has an exception class."""
     return error.status_code or str(error).split(" ", 1)[0]
 
 
 def whole(error):
-    """An error as the server sent it."""
+    """Returns an error as the server sent it."""
     word = getattr(error, "status_code", None)
     return f"{word} {error}" if word else str(error)

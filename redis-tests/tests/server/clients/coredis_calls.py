@@ -1,5 +1,5 @@
-"""Examples by coredis, which has RESP3 alone: see said.py. PORT and CLUSTER are as in connect.py, and ROUTED as in
-connect.js."""
+"""Runs the examples of the documentation with coredis, which supports only RESP3; see said.py. PORT and
+CLUSTER have the same meaning as in connect.py, and ROUTED as in connect.js."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ from said import read, said
 
 
 def whole(error):
-    """An error as the server sent it: coredis takes off the word ERR."""
+    """Returns an error as the server sent it: coredis removes the word ERR."""
     word = str(error).split(" ", 1)[0]
     return Exception(str(error) if word.isupper() else f"ERR {error}")
 
@@ -23,7 +23,7 @@ async def main():
         print("coredis", coredis.__version__, flush=True)
         for line in sys.stdin:
             name, (key, *words) = read(line)
-            # A cluster is told the key: it is the first argument of all of our commands.
+            # In a cluster, mark the key, which is the first argument of all commands of the module.
             key = Key(key) if "ROUTED" in os.environ else key
             call = client.create_request(name.encode(), key, *words, callback=lambda reply, **_: reply)
             try:

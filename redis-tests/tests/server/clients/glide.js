@@ -1,15 +1,15 @@
-// Examples by valkey-glide: see said.js. PORT, PROTOCOL and CLUSTER are as in connect.js. With DEFAULTS it has the
-// protocol and the time limit that it has by itself.
+// Runs the examples of the documentation with valkey-glide; see said.js. PORT, PROTOCOL and CLUSTER have the
+// same meaning as in connect.js. DEFAULTS selects the default protocol and timeout of valkey-glide.
 
 const { Decoder, GlideClient, GlideClusterClient, Logger, ProtocolVersion, RequestError, TimeoutError } =
   require("@valkey/valkey-glide");
 const { run, serve } = require("./said.js");
 
-/** An error as the server sent it: glide puts a colon behind the code word, and has a sentence in place of ERR. */
+/** Restores the server's error: glide adds a colon after the code word, and replaces ERR by a sentence. */
 const whole = (message) =>
   message.replace(/^An error was signalled by the server: - ResponseError: /, "ERR ").replace(/^([A-Z]+): /, "$1 ");
 
-/** Maps come as lists of keys and values. */
+/** Converts maps, which glide returns as lists of objects with a key and a value. */
 function plain(reply) {
   if (!Array.isArray(reply)) return reply;
   if (reply.length && reply.every((item) => item && typeof item === "object" && "key" in item && "value" in item)) {
@@ -25,7 +25,7 @@ run(async () => {
     addresses: [{ host: "127.0.0.1", port: Number(process.env.PORT) }],
     ...(process.env.DEFAULTS ? {} : { protocol, requestTimeout: 60_000 }),
   });
-  // The package does not let its own version out.
+  // The package does not export its version.
   const { version } = require(`${process.env.NODE_PATH}/@valkey/valkey-glide/package.json`);
   await serve(`valkey-glide ${version}`, async (name, words) => {
     const sent = client.customCommand([name, ...words], { decoder: Decoder.Bytes });

@@ -1,8 +1,8 @@
-// What all clients in JavaScript say of replies.
+// Functions that all JavaScript clients share: they read commands and print replies.
 
 const readline = require("node:readline");
 
-/** A reply in words: `int 5`, `bytes 6f6b`, `nil`, `error …`; `array 2` and `map 1` before what is in them. */
+/** Formats a reply: `int 5`, `bytes 6f6b`, `nil`, `error …`; `array 2` and `map 1` before their elements. */
 function said(reply) {
   if (reply === null) return "nil";
   if (reply instanceof Error) return `error ${Buffer.from(reply.message).toString("hex")}`;
@@ -16,10 +16,11 @@ function said(reply) {
 }
 
 /**
- * Sends the commands that it is given, and says what the client makes of the replies.
+ * Sends the commands from standard input, and prints the replies as the client returns them.
  *
- * A line of standard input is a command, its words in hex, with commas between. A line of standard output is its
- * reply, see `said`. `send` takes the name and the other words, and gives the reply or the server's error.
+ * Each line of standard input is a command: its words in hex, separated by commas. Each line of standard
+ * output is the reply, in the format of `said`. `send` takes the name and the other words, and returns the
+ * reply or the server's error.
  */
 exports.serve = async (version, send) => {
   console.log(version);
@@ -29,7 +30,7 @@ exports.serve = async (version, send) => {
   }
 };
 
-/** Runs a client to its end. */
+/** Runs a client, and exits with status 1 after an error. */
 exports.run = (main) =>
   main().then(
     () => process.exit(0),

@@ -1,23 +1,23 @@
-"""What all clients in Python say of replies.
+"""Functions that all Python clients share: they parse commands and format replies.
 
-A line of standard input is a command, its words in hex, with commas between. A line of standard output is its
-reply, see `said`.
+Each line of standard input is a command: its words in hex, separated by commas. Each line of standard output
+is the reply, in the format of `said`.
 """
 
 
 def read(line):
-    """A command: its name as text, as a program has it; the rest may be any bytes."""
+    """Parses a command. Returns its name as text, as programs pass it, and the other words as bytes."""
     name, *words = [bytes.fromhex(word) for word in line.strip().split(",")]
     return name.decode(), words
 
 
 def said(reply):
-    """A reply in words: `int 5`, `bytes 6f6b`, `nil`, `error …`; `array 2` and `map 1` before what is in them."""
+    """Formats a reply: `int 5`, `bytes 6f6b`, `nil`, `error …`; `array 2` and `map 1` before their elements."""
     if isinstance(reply, Exception):
         return "error " + str(reply).encode().hex()
     if reply is None:
         return "nil"
-    # A truth value would be an integer for Python; there is none in a reply of ours.
+    # Not `isinstance`: a Boolean is also an `int` in Python, and no reply of the module contains a Boolean.
     if type(reply) is int:
         return f"int {reply}"
     if isinstance(reply, bytes):

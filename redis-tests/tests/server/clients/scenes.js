@@ -1,8 +1,9 @@
-// What an example of one command after the other cannot show, with ioredis.
+// Tests with ioredis that examples of single commands cannot cover.
 //
-// Says `ok <scene>` for each. What the test has to do meanwhile it asks for in a line, and reads a line when that is
-// done: `claims <n>` (until so many wait for one), `waits <prefix in hex>` (until one waits for a
-// lease), `config <name> <value>`, `begin|keys|finish <prefix in hex>` for a slot that moves.
+// Prints `ok <scene>` after each scene. A scene prints a line to request an action of the test, and reads a
+// line when the action is complete: `claims <n>` (wait until n clients wait for a claim), `waits <prefix in
+// hex>` (wait until a client waits for a lease), `config <name> <value>`, or `begin|keys|finish <prefix in
+// hex>` (move a slot).
 
 const assert = require("node:assert");
 const { createHash } = require("node:crypto");
@@ -21,7 +22,7 @@ async function please(...words) {
   assert.strictEqual((await answers.next()).value, "done");
 }
 
-/** Sends a command on a connection of its own, which a command that waits keeps busy. Gives the reply or the error. */
+/** Sends a (blocking) command on a separate connection. Returns the reply or the error. */
 function meanwhile(...words) {
   const other = connect();
   const reply = other.call(...words).catch((error) => error);
@@ -54,7 +55,7 @@ async function any_bytes_go_in_and_come_out() {
   const known = await r.callBuffer("DEDUPE.LOOKUP", p, "WITHWACZ", hash, digest(0));
   assert.deepStrictEqual(known, [[crawl, 0, Buffer.from(DATE), url, 5, name], null]);
   const crawls = await r.callBuffer("DEDUPE.CRAWLS", p);
-  // Names of fields are text: where a map has ids for names, RESP2 and its arrays are for those that are not.
+  // ioredis decodes map keys as text. In RESP2, maps are arrays, so ids with any bytes are unchanged.
   if (RESP3) assert.strictEqual(Object.keys(crawls)[0], crawl.toString());
   else assert.deepStrictEqual(crawls[0], crawl);
   assert.deepStrictEqual(await r.call("CHG.ADDURI", p, crawl, host, 0, 0, url), [1]);
@@ -80,7 +81,7 @@ async function a_transaction_waits_for_nothing() {
   const p = "{transaction}:";
   const replies = await r
     .multi()
-    // ioredis knows the key of this command, and sends all of them to its node.
+    // ioredis knows the key of `EXISTS`, and sends the whole transaction to the node of this key.
     .exists(p)
     .call("DEDUPE.ADD", p, "a", digest(1), 0, DATE, URL + 1, 1001)
     .call("DEDUPE.COMMIT", p, "a")
@@ -204,7 +205,7 @@ async function a_slot_that_moves_is_found() {
     });
   }
 
-  // The server says TRYAGAIN, and the client does, for a while.
+  // The server replies with TRYAGAIN, and the client retries until its limit of redirections.
   async function refused(call) {
     const error = await call.then(() => new Error("was served"), (error) => error);
     assert.ok(error.message.startsWith("Too many Cluster redirections"), error.message);

@@ -1,8 +1,9 @@
-"""What an example of one command after the other cannot show, with redis-py.
+"""Tests with redis-py that examples of single commands cannot cover.
 
-Says `ok <scene>` for each. What the test has to do meanwhile it asks for in a line, and reads a line when that is
-done: `claims <n>` (until so many wait for one), `waits <prefix in hex>` (until one waits for a
-lease), `config <name> <value>`, `begin|keys|finish <prefix in hex>` for a slot that moves.
+Prints `ok <scene>` after each scene. A scene prints a line to request an action of the test, and reads a line
+when the action is complete: `claims <n>` (wait until n clients wait for a claim), `waits <prefix in hex>`
+(wait until a client waits for a lease), `config <name> <value>`, or `begin|keys|finish <prefix in hex>` (move
+a slot).
 """
 
 import hashlib
@@ -32,7 +33,7 @@ def please(*words):
 
 
 def meanwhile(*words):
-    """Sends a command on a connection of its own, and gives what to call for the reply."""
+    """Sends a command on a separate connection, and returns a function that waits for the reply."""
     outcome = []
 
     def run():
@@ -193,7 +194,7 @@ def errors_begin_with_their_code_word():
         error = fails(*command)
         assert code(error) == word, whole(error)
         assert len(str(error).split(" ")) > 3, "a sentence: " + whole(error)
-        # A word that redis-py has a class for has been taken off the sentence.
+        # redis-py removes a code word from the message if it has an exception class for this code word.
         assert (word == "ERR") == (not str(error).startswith(word)), whole(error)
     limited = connect(username="limited", password="any")
     error = fails("DEDUPE.COMMIT", p, "a", on=limited)
@@ -225,7 +226,7 @@ def a_slot_that_moves_is_found():
         return batch.execute()
 
     def assert_refused(*words):
-        """The server says TRYAGAIN, and the client does, for a while."""
+        """Checks that the server replies with TRYAGAIN, and that the client retries until its limit."""
         try:
             reply = call(*words)
         except redis.exceptions.ClusterError as error:

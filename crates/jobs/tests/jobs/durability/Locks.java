@@ -5,7 +5,7 @@ import java.nio.channels.FileLock;
 import java.util.HashMap;
 import java.util.Map;
 
-/** Locks files as it is told: each line is what to do, and the path of a file. */
+/** Locks and unlocks files: each input line contains a command (lock, try, unlock) and the path of a file. */
 public class Locks {
     public static void main(String[] args) throws Exception {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, "UTF-8"));

@@ -1,4 +1,4 @@
-"""Prints what pywb's access checker gives for captures: a line each, of worlds that stand in a file."""
+"""Prints the result of pywb's access checker for each capture in a file, one result per line."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from pywb.warcserver import access_checker
 
 
 class Clock:
-    """Stands in for the clock of the checker."""
+    """Replaces the clock of the checker."""
 
     moment = None
 
@@ -21,7 +21,7 @@ class Clock:
 
 access_checker.datetime = Clock
 out = sys.stdout
-# The checker prints what it compares.
+# Discard the output of the checker, which prints each comparison.
 sys.stdout = open(os.devnull, "w")
 with open(sys.argv[1]) as worlds:
     for line in worlds:

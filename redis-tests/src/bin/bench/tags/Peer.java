@@ -11,16 +11,19 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * What an archive does in its CDX server without tags, on the same captures.
+ * Filters the same captures as a CDX server without tags does.
  *
  * <pre>java Peer lines collections method rounds</pre>
  *
- * Lines are CDX of 11 fields; collections are {@code id organisation private}. Methods: {@code regex-all}
- * and {@code regex-public}, one regular expression of all or of the public collections;
- * {@code plugin-all} and {@code plugin-org:N}, the plugin of the design page. Prints nanoseconds to build the
- * filter, nanoseconds a capture in each round, and which captures pass, a hexadecimal digit for four of them.
+ * The file {@code lines} contains CDX lines of 11 fields, and the file {@code collections} contains lines of
+ * the form {@code id organisation private}. The methods {@code regex-all} and {@code regex-public} use one
+ * regular expression for all collections or for the public collections; {@code plugin-all} and {@code
+ * plugin-org:N} use the plugin of the design page. Prints the nanoseconds to build the filter, the
+ * nanoseconds per capture in each round, and the captures that pass (one hexadecimal digit for four
+ * captures).
  *
- * File names are taken out of the lines beforehand, as a server has them that reads records from its database.
+ * The file names are extracted from the lines before the measurement, because a server reads them from its
+ * database.
  */
 public class Peer {
     private static final Pattern WARC = Pattern.compile("(?:^|/)ARCHIVEIT-(\\d+)-");
@@ -38,7 +41,7 @@ public class Peer {
         Predicate<String> filter = peer.filter(args[2]);
         System.out.println(System.nanoTime() - begun);
 
-        // As long as it takes the compiler to be done with it, and three rounds at least.
+        // Warm up the just-in-time compiler: at least three rounds and three seconds.
         boolean[] kept = new boolean[files.length];
         begun = System.nanoTime();
         for (int round = 0; round < 3 || System.nanoTime() - begun < 3_000_000_000L; round++) {
@@ -83,7 +86,8 @@ public class Peer {
             Integer organisation = Integer.valueOf(method.substring("plugin-org:".length()));
             return file -> organisation.equals(organisations.get(collection(file)));
         }
-        // The plugin of the page throws for a name without a collection; here such a capture is dropped.
+        // For a name without a collection, the plugin of the design page throws. This filter drops the
+        // capture.
         return file -> {
             int id = collection(file);
             return id >= 0 && !privateCollections.get(id);

@@ -1,5 +1,5 @@
--- KEYS: group, chg_wait, EIDC, QCT; ARGV: at, execution, group, now (given, as it is to ours here, so that due times
--- can lie in the past).
+-- Adds a URI to a group. KEYS: group, chg_wait, EIDC, QCT; ARGV: due time, execution, group, current time.
+-- The caller passes the current time, as it does to the module, so that due times can be in the past.
 local at = math.max(tonumber(ARGV[1]), tonumber(ARGV[4]))
 local new = redis.call('HSETNX', KEYS[1], 'n', string.format('%.0f', at))
 local c = redis.call('HINCRBY', KEYS[1], 'c', 1)

@@ -1,5 +1,5 @@
--- Takes the head of chg_ready, or else the first of chg_wait that is due. KEYS: chg_ready, chg_wait, chg_busy,
--- chg_token; ARGV: prefix of groups, lease in ms.
+-- Leases the head of chg_ready or, if chg_ready is empty, the first due group of chg_wait. KEYS: chg_ready,
+-- chg_wait, chg_busy, chg_token; ARGV: key prefix of groups, lease in ms.
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local chg = redis.call('LPOP', KEYS[1])

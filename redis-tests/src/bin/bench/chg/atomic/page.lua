@@ -1,7 +1,7 @@
--- A page and the next one: the URI is done, the group rests, and another group is taken with its first URI. KEYS: group,
--- queue of the execution in it, executions of it, chg_busy, chg_wait, chg_ready, EIDC, QCT, chg_token; ARGV: group, token,
--- pause in ms, depth:time:uri, execution, lease in ms, a number in [0, 1). The keys of the group that is taken follow from
--- its name.
+-- Completes a page and starts the next one: removes the URI, releases the group, and leases another group
+-- with its first URI. KEYS: group, the execution's queue in this group, executions of this group, chg_busy,
+-- chg_wait, chg_ready, EIDC, QCT, chg_token; ARGV: group, token, pause in ms, depth:time:uri, execution,
+-- lease in ms, a number in [0, 1). The keys of the leased group are derived from its name.
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 if redis.call('HGET', KEYS[1], 'token') ~= ARGV[2] then return redis.error_reply('STALE') end

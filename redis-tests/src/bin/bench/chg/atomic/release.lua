@@ -1,4 +1,4 @@
--- KEYS: group, chg_busy, chg_wait, chg_ready; ARGV: group, token, pause in ms.
+-- Releases a group. KEYS: group, chg_busy, chg_wait, chg_ready; ARGV: group, token, pause in ms.
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 if redis.call('HGET', KEYS[1], 'token') ~= ARGV[2] then return redis.error_reply('STALE') end

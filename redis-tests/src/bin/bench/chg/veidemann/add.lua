@@ -1,4 +1,5 @@
--- Adding, the part that has to do with the group. KEYS: group, chg_wait, EIDC, QCT; ARGV: due time, execution, group.
+-- Adds a URI: updates the group and the counts. KEYS: group, chg_wait, EIDC, QCT; ARGV: due time, execution,
+-- group.
 local new = redis.call('HSETNX', KEYS[1], 'n', ARGV[1])
 redis.call('HINCRBY', KEYS[1], 'c', 1)
 redis.call('HINCRBY', KEYS[3], ARGV[2], 1)

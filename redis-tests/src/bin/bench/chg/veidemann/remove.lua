@@ -1,5 +1,5 @@
--- Removing a URI that is done. KEYS: queue of the execution in this group, executions of the group, group, EIDC, QCT;
--- ARGV: depth:time:uri, execution.
+-- Removes a completed URI. KEYS: the execution's queue in this group, executions of the group, group, EIDC,
+-- QCT; ARGV: depth:time:uri, execution.
 local gone = redis.call('ZREM', KEYS[1], ARGV[1])
 if gone > 0 then
   redis.call('HINCRBY', KEYS[3], 'c', -1)

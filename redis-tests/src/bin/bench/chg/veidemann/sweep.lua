@@ -1,4 +1,5 @@
--- The queue worker's. KEYS: chg_wait or chg_busy, chg_ready; ARGV: now.
+-- Moves the due groups to chg_ready, as the queue worker does. KEYS: chg_wait or chg_busy, chg_ready; ARGV:
+-- now.
 local due = redis.call('ZRANGEBYSCORE', KEYS[1], 0, ARGV[1])
 for _, chg in ipairs(due) do
   redis.call('ZREM', KEYS[1], chg)

@@ -1,4 +1,4 @@
--- A commit. ARGV[1]: crawl. Returns new and already known hashes.
+-- Commits a crawl. ARGV[1]: crawl. Returns the numbers of new and of already known hashes.
 local crawl = ARGV[1]
 local hashes = redis.call('HKEYS', 'h:' .. crawl)
 local new = 0

@@ -1,5 +1,5 @@
--- A purge: the index is dropped and built anew. ARGV[1]: the crawl that goes, then those that stay, in the order of
--- their commits.
+-- Purges a crawl: deletes the merged index and builds it again. ARGV: the removed crawl, then the remaining
+-- crawls in the order of their commits.
 redis.call('DEL', 'h:' .. ARGV[1], 'h:' .. ARGV[1] .. ':counts', 'c:' .. ARGV[1] .. ':wacz')
 redis.call('SREM', 'allcrawls', ARGV[1])
 redis.call('DEL', 'allhashes', 'allcounts')
