@@ -37,7 +37,7 @@ impl Snapshot {
         Snapshot { keys }
     }
 
-    /// Returns the fields of a hash as text. If the key does not exist, there are none.
+    /// Returns the fields of a hash as text. The result is empty if the key does not exist.
     ///
     /// # Panics
     /// Panics if the key has another type.

@@ -1,4 +1,5 @@
-//! A large index or frontier under [`PREFIX`] whose storage tests convert, and which they look at in the middle.
+//! A large index or frontier under [`PREFIX`]. Tests convert its storage, and inspect it during the
+//! conversion.
 
 use crate::corpus::sha256_of;
 use crate::crawler;
@@ -51,7 +52,7 @@ impl Family {
         format!("{PREFIX}{name}")
     }
 
-    /// Returns the names of keys, without the prefix, that a data set has before or in the middle of a conversion.
+    /// Returns the names of keys, without the prefix, that a data set has before or during a conversion.
     pub fn keys(self) -> Vec<&'static str> {
         let keys = match self {
             Family::Index => "allhashes packedhashes moving h:a allcrawls holders",
@@ -79,7 +80,7 @@ impl Packable {
         (server, data)
     }
 
-    /// Builds the data set. Its server has slices so short that a conversion takes many.
+    /// Builds the data set. The slices of its server are so short that a conversion takes many slices.
     pub fn build(&mut self) {
         self.wire.ok_line("CONFIG SET crawlspace.slice-us 50");
         match self.family {
@@ -131,17 +132,17 @@ impl Packable {
         self.wire.call(&words)
     }
 
-    /// Sends a command over a new connection, and returns the connection, on which the reply will arrive.
+    /// Sends a command over a new connection. Returns the connection, which will receive the reply.
     pub fn sent(&self, server: &Server, line: &str) -> Wire {
         let mut wire = server.wire();
         wire.send(&self.words(line));
         wire
     }
 
-    /// Sends `PACK` or `UNPACK` over a new connection, and waits until the data set is on the way.
+    /// Sends `PACK` or `UNPACK` over a new connection, and waits until the conversion is in progress.
     ///
     /// # Panics
-    /// Panics if the conversion ends before it was seen.
+    /// Panics if the conversion ends before this function has seen it in progress.
     #[track_caller]
     pub fn begun(&mut self, server: &Server, name: &str) -> Wire {
         let mut mover = self.sent(server, name);
@@ -162,7 +163,7 @@ impl Packable {
         self.run(figures).field("storage").text()
     }
 
-    /// Fails unless everything is found that was built. Works at any step of a conversion, and on replicas.
+    /// Fails unless the data set is complete. Works at any step of a conversion, and on replicas.
     #[track_caller]
     pub fn assert_whole(&mut self, when: &str) {
         match self.family {
@@ -212,7 +213,8 @@ impl Packable {
         }
     }
 
-    /// Fills more memory than a string may have on a server with the lowest `proto-max-bulk-len`, and packs it.
+    /// Adds more data than one string may contain on a server with the lowest `proto-max-bulk-len`, and packs
+    /// the data set.
     pub fn grow(&mut self) {
         match self.family {
             Family::Index => {
@@ -234,7 +236,7 @@ impl Packable {
     }
 }
 
-/// Returns the storage in the middle of `PACK` or `UNPACK`.
+/// Returns the storage during `PACK` or `UNPACK`.
 pub fn during(name: &str) -> &'static str {
     if name == "PACK" {
         "packing"

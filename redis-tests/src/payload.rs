@@ -33,8 +33,8 @@ pub fn sealed(mut payload: Vec<u8>) -> Vec<u8> {
     payload
 }
 
-/// A dumped value of a type that the module defines: a list of chunks, each after a flag that
-/// another chunk follows.
+/// A dumped value of a type that the module defines: a list of chunks. Before each chunk, a flag
+/// announces it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payload {
     /// Name and version of the type, as Redis writes them.

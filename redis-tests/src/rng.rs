@@ -51,7 +51,8 @@ impl Rng {
     }
 }
 
-/// Returns the number of rounds of a random test: this variable of the environment, or the number for `make test`.
+/// Returns the number of rounds of a random test: the value of this environment variable or, if it is not
+/// set, the number for `make test`.
 ///
 /// # Panics
 /// Panics if the variable is not a number.

@@ -98,7 +98,7 @@ impl Script {
     /// it.
     ///
     /// # Panics
-    /// Panics if the script prints anything else than a reply.
+    /// Panics if the script prints anything other than a reply.
     pub fn call(&mut self, words: &[Vec<u8>]) -> Reply {
         let words: Vec<String> = words.iter().map(|word| hex(word)).collect();
         self.say(&words.join(","));

@@ -87,7 +87,8 @@ fn all_dumps(c: &mut Wire, prefix: &[u8]) -> Dumps {
     dumps(c, keys)
 }
 
-/// Empties a server, and restores these keys there. In a transaction, because the module makes markers that are missing.
+/// Empties a server, and restores these keys there. Uses a transaction, because the module creates missing
+/// markers.
 #[track_caller]
 fn restore(c: &mut Wire, dumps: &Dumps) {
     let [begin, flush, end] =

@@ -542,8 +542,8 @@ impl Wire {
         self.expect_ok(&words(line.as_ref()))
     }
 
-    /// Splits `line` at spaces and runs it. For commands without spaces or binary data in
-    /// arguments.
+    /// Splits `line` at spaces and runs it. Use it for commands whose arguments contain neither
+    /// spaces nor binary data.
     #[track_caller]
     pub fn line(&mut self, line: &str) -> Reply {
         let words: Vec<&str> = line.split(' ').collect();

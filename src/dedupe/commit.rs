@@ -31,8 +31,8 @@ use super::waiting::{count_waiting, may_have_waiting};
 /// Alternating between copies and deletions would replicate each change as a separate command.
 const MAX_MOVED: usize = 32;
 
-/// Number of hashes for which a commit checks whether the crawl already owns them. If it does,
-/// another program merged them during the crawl without updating the module's lists of holders.
+/// Number of hashes for which a commit checks whether the crawl already owns them. If the crawl owns one of
+/// them, another program merged the hashes during the crawl without updating the module's lists of holders.
 const LOOKED_AT: usize = if cfg!(test) { 2 } else { 8 };
 
 /// Returns the job that commits a crawl; its reply is the number of new and of known hashes.
@@ -385,7 +385,7 @@ impl Commit<'_> {
         Ok(done)
     }
 
-    /// Merges one field of the crawl, unless the hash `skipped` contains it. Adds the spellings of
+    /// Merges one field of the crawl, unless the key `skipped` contains the field. Adds the spellings of
     /// records that were packed, but are still in the plain hash, to `moved`.
     fn merge_field<K: Store>(
         &mut self,

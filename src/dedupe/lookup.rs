@@ -159,8 +159,8 @@ fn sights<K: Store>(
     Ok(sights)
 }
 
-/// Returns true if a hash certainly is not in the index when the packed index does not contain its
-/// written spelling.
+/// Returns true if the packed index alone can prove that a hash is not in the index: a hash whose written
+/// spelling it does not contain is unknown.
 fn is_sure<K: Store>(index: &Index<K>) -> bool {
     index.spelling.is_written() && !index.places.is_moving() && index.visible.is_empty()
 }

@@ -1,4 +1,4 @@
-//! Changes of the key `crawlspace` by other programs between any two steps of `PACK`, `UNPACK` and
+//! Tests in which other programs change the key `crawlspace` between any two steps of `PACK`, `UNPACK` and
 //! `REPAIR`.
 
 use std::ops::Range;

@@ -197,8 +197,8 @@ impl World {
         self.index.places.shown() == "plain"
     }
 
-    /// Simulates that the server notifies the module of a plain client's change. The module's timer
-    /// may or may not fire at once.
+    /// Notifies the module of a plain client's change, as the server does. The module's timer may
+    /// or may not fire at once.
     fn reopen(&mut self) {
         self.index = open(&mut self.ks);
         if self.rng.chance(50) {

@@ -116,8 +116,8 @@ fn packed(part: &[u8]) -> Option<u64> {
 #[derive(Debug)]
 struct Verdicts {
     none: Verdict,
-    /// The verdict for each tag number, on a capture that has only this tag and the tags that it
-    /// carries.
+    /// The verdict for each tag number, on a capture that has only the tag with this number and the
+    /// tags that it carries.
     alone: Vec<Verdict>,
     masks: Vec<Mask>,
 }
@@ -130,7 +130,7 @@ enum Verdict {
 }
 
 impl Verdicts {
-    /// Initializes the answers for a tag with those that follow from its own name.
+    /// Initializes the answers for a tag with the answers that follow from the tag's own name.
     fn begin(&mut self, tag: usize, condition: &Condition, name: &[u8]) {
         if self.alone.len() <= tag {
             self.alone.resize(tag + 1, Verdict::Unknown);

@@ -98,7 +98,8 @@ impl<T> Blocks<T> {
         self.blocks.len()
     }
 
-    /// Returns the block that begins with an element; `None` if none does. For defragmentation, which moves its memory.
+    /// Returns the block whose first element is the element at this index, or `None` if no block begins
+    /// there. Defragmentation moves the memory of the block.
     pub fn block_from(&mut self, at: usize) -> Option<&mut Vec<T>> {
         let is_first = at.is_multiple_of(BLOCK);
         self.blocks.get_mut(at >> BITS).filter(|_| is_first)
@@ -182,7 +183,7 @@ impl<T> Slab<T> {
         self.list.get(number as usize).expect("a number in use")
     }
 
-    /// Returns the element with this number, which must be in use, for changing it.
+    /// Returns a mutable reference to the element with this number, which must be in use.
     #[inline]
     pub fn get_mut(&mut self, number: u32) -> &mut T {
         self.list.get_mut(number as usize).expect("a number in use")
@@ -193,8 +194,7 @@ impl<T> Slab<T> {
         self.list.get(number as usize)
     }
 
-    /// Returns the element with this number, if it exists, for changing it. The element may be
-    /// unused.
+    /// Returns a mutable reference to the element with this number, if it exists. The element may be unused.
     pub fn peek_mut(&mut self, number: u32) -> Option<&mut T> {
         self.list.get_mut(number as usize)
     }

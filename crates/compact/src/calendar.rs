@@ -82,7 +82,7 @@ mod tests {
     }
 
     proptest! {
-        /// Consecutive days are consecutive dates; compared with a simple calendar.
+        /// Consecutive day numbers yield consecutive dates, as in a simple calendar.
         #[test]
         fn days_follow_each_other(year in 0..9999i64, month in 1..=12i64, day in 1..=31i64) {
             let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);

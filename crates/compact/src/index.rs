@@ -118,7 +118,7 @@ impl Index {
         self.0.len()
     }
 
-    /// Returns a memory block. For defragmentation, which moves it.
+    /// Returns a memory block, which defragmentation moves.
     pub fn piece(&mut self, number: usize) -> Option<&mut Vec<(u32, u32)>> {
         let bucket = self.0.buckets_mut().get_mut(number)?;
         Some(&mut bucket.0)

@@ -1,10 +1,9 @@
-//! Linear hashing: a hash table of small buckets that grows and shrinks by one bucket at a time, so
-//! that a change takes little time however large the table is.
+//! Linear hashing: a hash table of small buckets that grows and shrinks by one bucket at a time, so that a
+//! change takes little time even in a large table.
 //!
-//! The lowest bits of a hash select its bucket. If hashes are ordered by their reversed bits
-//! (lowest bit first), all hashes of a bucket are adjacent, for any number of buckets.
-//! [`Linear::at`] visits the buckets in this order, so a walk over a changing table misses no entry
-//! that exists all the time.
+//! The lowest bits of a hash select its bucket. If hashes are ordered by their reversed bits (lowest bit
+//! first), all hashes of a bucket are adjacent, for any number of buckets. [`Linear::at`] visits the buckets
+//! in this order, so a walk over a changing table returns every entry that exists during the whole walk.
 
 /// A list that grows and shrinks at its end. The implementation determines the cost of cloning the table.
 pub trait List: Default {
@@ -18,7 +17,7 @@ pub trait List: Default {
     }
     /// Returns the item at an index.
     fn get(&self, at: usize) -> Option<&Self::Item>;
-    /// Returns the item at an index for changing it.
+    /// Returns a mutable reference to the item at an index.
     fn get_mut(&mut self, at: usize) -> Option<&mut Self::Item>;
     /// Appends an item.
     fn push(&mut self, item: Self::Item);

@@ -77,7 +77,7 @@ const fn place(end: u32) -> (usize, u64) {
 #[derive(Default)]
 pub struct Lengths(AtomicU64);
 
-/// The first length that is not distinguished from longer lengths.
+/// Lengths from this one on are not distinguished from each other.
 const LONG: usize = 63;
 
 impl Lengths {

@@ -74,8 +74,8 @@ pub struct Places<K: Store> {
 }
 
 impl<K: Store> Places<K> {
-    /// Detects the storage from the keys and from `stored`, the value in the `crawlspace` key. If
-    /// neither shows a storage, it is `new`.
+    /// Detects the storage from the keys and from `stored`, the value in the `crawlspace` key. If neither
+    /// shows a storage, uses `new`.
     pub(super) fn find(
         ks: &mut K,
         names: &Names<K::Name>,

@@ -123,7 +123,7 @@ impl<N: Clone> Table<'_, N> {
         }
     }
 
-    /// Returns the number of fields; one that is in both storages counts twice.
+    /// Returns the number of fields; a field that is in both storages counts twice.
     ///
     /// # Errors
     /// The errors of [`Table::get`].

@@ -182,7 +182,7 @@ impl Shard {
         }
     }
 
-    /// Creates a shard of these places, with capacity as `ahead` determines it.
+    /// Creates a shard of these places, with the capacity that `ahead` determines.
     fn of(places: impl Iterator<Item = (u64, RecordSlot)>, ahead: usize) -> Shard {
         let mut shard = Shard::default();
         if ahead > 0 {

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | 1 | kind: 0 records, 1 files, 2 tags; plus 4 if it belongs to the staged copy |
 //! | number | count of the tags that follow, all different: length and bytes of each |
-//! | number | count of the sets of tags that follow: count of tags, number of the first tag (the first tag listed is 0), for each further one how many are skipped |
+//! | number | count of the sets of tags that follow. For each set: count of tags, number of the first tag (the first tag listed is 0), and for each further tag the number of tags skipped before it |
 //! | number | for records only: count of the filenames that follow, all different: length and bytes of each |
 //! | number | count of the ids that follow |
 //!

@@ -44,8 +44,7 @@ impl<E> Default for Pages<E> {
 }
 
 impl<E: Clone> Pages<E> {
-    /// Returns the element for changing it. Returns `None` if a copy of the list shares the
-    /// element.
+    /// Returns a mutable reference to the element. Returns `None` if a copy of the list shares the element.
     pub fn own_mut(&mut self, at: usize) -> Option<&mut E> {
         if at >= self.len {
             return None;
@@ -96,8 +95,7 @@ impl<E: Clone> List for Pages<E> {
         nodes * (size_of::<Node<E>>() + COUNTS) + self.len * (size_of::<E>() + COUNTS)
     }
 
-    /// Returns the element for changing it. Copies the element first if a copy of the list shares
-    /// it.
+    /// Returns a mutable reference to the element. Copies the element first if a copy of the list shares it.
     fn get_mut(&mut self, at: usize) -> Option<&mut E> {
         if at >= self.len {
             return None;

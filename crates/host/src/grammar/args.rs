@@ -152,7 +152,7 @@ impl<'a> Args<'a> {
         format!("{what} (argument {})", self.position() + 1)
     }
 
-    /// Returns the error for a next argument that is missing or does not match this syntax.
+    /// Returns the error to report when the next argument is missing or does not match this syntax.
     #[cold]
     pub fn expected(&self, syntax: &str) -> Error {
         self.wrong_next(&match self.peek() {

@@ -257,7 +257,7 @@ impl<'a> Shape<'a> for Flag {
 pub struct After<S> {
     word: &'static str,
     shape: S,
-    /// True if the keyword is read as a plain value if it is the last argument.
+    /// True if a keyword that is the last argument is read as a plain value.
     may_be_value: bool,
 }
 

@@ -22,14 +22,14 @@ const SIZES: usize = 32;
 /// Maximum number of blocks of each size that are kept: 132 KB in all.
 const KEPT: u32 = 16;
 
-/// Blocks of one size that were freed, each of which contains the address of the next one.
+/// A list of freed blocks of one size. Each block contains the address of the next one.
 struct Spare {
     first: Cell<*mut *mut u8>,
     count: Cell<u32>,
 }
 
 thread_local! {
-    /// True if this thread keeps blocks, and the blocks by their sizes.
+    /// A flag that is true if this thread keeps blocks, and the kept blocks by size.
     static SPARE: (Cell<bool>, [Spare; SIZES]) = const {
         (Cell::new(false), [const { Spare { first: Cell::new(ptr::null_mut()), count: Cell::new(0) } }; SIZES])
     };

@@ -1,4 +1,4 @@
-//! Facts from the server's `INFO`, and the check if the server may evict keys.
+//! Facts from the server's `INFO`, and a check whether the server may evict keys.
 
 use std::ffi::CStr;
 use std::os::raw::c_char;

@@ -36,7 +36,7 @@ impl<W> Waiting<W> {
 
 impl<W> Line<W> {
     /// Blocks the client of `ctx` and appends it to the queue, with an optional deadline. The
-    /// client must be one that can be blocked.
+    /// caller must have checked that the client can be blocked.
     pub fn join(&mut self, ctx: Ctx, hooks: (Gone, TimedOut), until: Option<u64>, wish: W) {
         self.all.push_back(Waiting {
             client: BlockedClient::block(ctx, hooks.0, Some(hooks.1)),

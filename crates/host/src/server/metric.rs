@@ -60,8 +60,8 @@ pub(super) static JOBS_DONE: Metric = Metric::new(c"jobs_done");
 pub(super) static SLICES: Metric = Metric::new(c"slices");
 /// Duration of the longest slice, in microseconds.
 pub(super) static SLICE_LONGEST_US: Metric = Metric::new(c"slice_longest_us");
-/// CPU time of the server's thread in the slice with the most, in microseconds. Other processes
-/// cannot increase it.
+/// Maximum CPU time of the server's thread in a slice, in microseconds. The load of other processes
+/// does not increase it.
 pub(super) static SLICE_LONGEST_CPU_US: Metric = Metric::new(c"slice_longest_cpu_us");
 /// 1 if the module is subscribed to all kinds of keyspace events, otherwise 0. It subscribes at its
 /// first command.

@@ -50,8 +50,8 @@ pub fn names<'a>(scopes: impl Iterator<Item = &'a [u8]>) -> Names {
     scopes.into_iter().map(owned).collect()
 }
 
-/// Calls `act` with the keys of a scope, outside of a command. Only for masters. `act` also gets
-/// the result of the cluster check, which is an error if some keys are not on this node.
+/// Calls `act` with the keys of a scope, outside of a command. Call this only on masters. `act`
+/// also gets the result of the cluster check, which is an error if some keys are not on this node.
 pub fn visit<T>(
     ctx: Ctx,
     scope: &[u8],

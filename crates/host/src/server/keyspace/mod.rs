@@ -33,7 +33,8 @@ pub use scans::ScanCursor;
 /// Keys of the database selected by `ctx`, for the duration of one command or slice.
 pub struct RedisKeyspace {
     ctx: Ctx,
-    /// Few are inline, because a key space is moved several times before the first key is opened.
+    /// The inline capacity is small, because a key space is moved several times before the first
+    /// key is opened.
     open: SmallVec<[(RmString, OpenKey); 4]>,
     pending: Option<Pending>,
     /// Changes of a native value that are not replicated yet. Never set together with `pending`.

@@ -73,11 +73,10 @@ fn holds_nothing<T: Native>(value: *mut c_void) -> bool {
 }
 
 impl RedisKeyspace {
-    /// Changes the value of a key. Creates a missing key, and deletes a key whose value becomes
-    /// empty. `change` gets the value, the log, and a mark. It appends the data to the log that
-    /// replicas need to repeat the change. The log is replicated together with `beside`, the name
-    /// of another key. The mark is 0 at the start of a log, and then has the value that the
-    /// previous change assigned.
+    /// Changes the value of a key. Creates a missing key, and deletes a key whose value becomes empty.
+    /// `change` gets the value, the log, and a mark. It appends to the log the data with which replicas
+    /// repeat the change. The log is replicated together with `beside`, the name of another key. The mark is
+    /// 0 at the start of a log, and then has the value that the previous change assigned.
     ///
     /// # Errors
     /// `WRONGTYPE` if the key holds another type.

@@ -130,7 +130,7 @@ impl RedisKeyspace {
             .retain(|(name, _)| name.raw() != key.raw() && name.as_ref() != key.as_ref());
     }
 
-    /// Returns true if a handle for writing has no value, or no value any more.
+    /// Returns true if the key of a handle does not exist, or was deleted through this handle.
     pub(super) fn is_empty(handle: *mut raw::RedisModuleKey) -> bool {
         // SAFETY: main thread, open key.
         let is = unsafe { rm!(RedisModule_KeyType(handle)) };

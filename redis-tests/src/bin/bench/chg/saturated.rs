@@ -136,7 +136,7 @@ impl Pages for Atomic {
         format!("EVALSHA {next} 4 chg_ready chg_wait chg_busy chg_token CHG: 600000")
     }
 
-    /// The first lease has no URI. The script treats it like a completed one.
+    /// The first lease has no URI. The next call of the script completes the lease in the same way.
     fn lease(&self, reply: Pieces) -> Option<Lease> {
         Lease::of(reply, 0)
     }

@@ -106,8 +106,8 @@ impl Corpus {
         (0..count).map(crawl).collect()
     }
 
-    /// Creates a crawl from its own hashes and from hashes of earlier crawls. The number of the
-    /// latter is `shared` percent of its own hashes.
+    /// Creates a crawl from its own hashes and from hashes of earlier crawls. The number of hashes
+    /// of earlier crawls is `shared` percent of the number of its own hashes.
     pub fn crawl(&self, number: u64, own: Range<u64>, shared: u64) -> Crawl {
         let wanted = (own.end - own.start) * shared / 100;
         let before = own.start;
