@@ -123,8 +123,8 @@ impl Commit<'_> {
         let crawl = self.crawl;
         index.under_way.refuse_while_removing(ks, crawl)?;
         index.note_purge(ks)?;
-        // If another program removed the crawl from `allcrawls` and it has packed records, restore
-        // it: packed records are committed.
+        // If another program removed a crawl with packed records from `allcrawls`, restore the crawl: packed
+        // records are committed.
         let is_out = match index.crawls.state(ks, crawl)? {
             None => index.places.packed_len(ks, crawl)? > 0,
             Some(CrawlState::Uncommitted) => index.was_set_aside(ks, crawl)?,
@@ -485,7 +485,7 @@ impl Commit<'_> {
         index.under_way.set_commit_state(ks, crawl, None)?;
         index.set_uncommitted(ks, crawl, more_came)?;
         index.set_committed(ks, crawl, true)?;
-        // Without this, a purge run by another program would delete the crawl.
+        // If the marks remained, a purge run by another program would delete the crawl.
         drop_marks(index, ks, crawl)?;
         index.note_purge(ks)?;
         if self.continued || index.crawls.baseline(ks, crawl).copied(ks)? == 0 {

@@ -103,7 +103,7 @@ impl Findings {
         (field, value): (&[u8], &[u8]),
     ) -> Result<()> {
         if index.under_way.is_removing(ks, crawl)? {
-            return Ok(()); // its hashes are removed one by one
+            return Ok(()); // the removal deletes the hashes of this crawl one by one
         }
         if Record::parse(value).is_none() {
             self.bad_records += 1;

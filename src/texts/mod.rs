@@ -90,7 +90,7 @@ impl Texts {
 
     /// Removes an owner. The last one of a table removes the table, unless new owners use it.
     pub fn retire(&mut self, table: u16) {
-        // Another table may get this number.
+        // The number may be reused for another table.
         self.last.of = None;
         self.tables.retire(table);
     }

@@ -107,8 +107,8 @@ fn send(server: &Server, trips: &Receiver<Trip>) -> Result<(), Error> {
         for reply in trip.replies {
             match reply.take() {
                 Ok(_) => {}
-                // An earlier run has sent a later call of this sequence, which means that all calls
-                // of this round trip were counted.
+                // An earlier run has already sent a later call of this sequence, so the server has counted
+                // all calls of this round trip.
                 Err(error) if error.code() == Some(Code::Stale) => {}
                 Err(error) => return Err(error),
             }

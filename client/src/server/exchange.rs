@@ -166,7 +166,7 @@ impl<W: Wire> Exchange<W> {
 
     /// Asks the servers for the slots, one after the other, until one replies.
     async fn refresh(&self) {
-        // A caller that arrives during a refresh follows the redirection that it got.
+        // If a refresh is already running, the caller follows the redirection that it received.
         if self.refreshing.swap(true, Ordering::SeqCst) {
             return;
         }

@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(topology.owner(Some(99)), node("other.example", 7001));
         assert_eq!(topology.owner(Some(100)), node("seed.example", 7000));
         assert_eq!(topology.owner(Some(300)), node("seed.example", 7002));
-        // Every server knows the owners of the other slots.
+        // Every server can redirect requests for the other slots.
         assert_eq!(topology.owner(Some(301)), node("other.example", 7001));
         assert_eq!(topology.owner(None), node("other.example", 7001));
         assert_eq!(topology.known().last(), Some(&Address::Seed));

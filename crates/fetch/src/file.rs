@@ -576,7 +576,7 @@ impl RemoteVersion {
                 break;
             }
             let page = &bytes[(begin - from) as usize..(stop - from) as usize];
-            // Copied, so that the cache does not keep the whole response alive.
+            // Copy the page, so that the cache does not keep the whole response in memory.
             pages.put((self.id, number), Bytes::copy_from_slice(page));
             number += 1;
         }

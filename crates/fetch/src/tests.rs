@@ -92,7 +92,7 @@ fn connections_are_reused_after_any_form_of_body() {
 #[test]
 fn dead_idle_connection_is_no_error() {
     let host = ScriptedHost::start(|asked| match asked.connection {
-        // The server closes the connection without a response when it is reused.
+        // When the connection is reused, the server closes it without a response.
         0 if asked.target == "/2" => vec![Part::Close],
         _ => answer(200, &[], "text"),
     });

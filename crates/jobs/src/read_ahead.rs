@@ -68,8 +68,7 @@ impl Read for Pieces {
 impl BufRead for Pieces {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         if self.at >= self.piece.len() {
-            // The sender ends only after it has sent an empty piece, which marks the end, or an
-            // error.
+            // The sender ends only after it has sent an error, or an empty piece that marks the end.
             self.piece = self.pieces.recv().unwrap_or_else(|_| Ok(Vec::new()))?;
             self.at = 0;
         }

@@ -306,7 +306,7 @@ impl Collection {
             if pages.count > 0 {
                 return Ok(pages);
             }
-            // This step has no pages. The returned count is 0, but it has the page size and unit of this step.
+            // This step has no pages. Its result has the count 0, and the page size and unit of this step.
             none = pages;
         }
         match report.unanswered() {

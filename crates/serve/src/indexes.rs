@@ -204,7 +204,7 @@ impl Indexes {
         if was_built {
             self.make_room().await;
         }
-        // Clients that were answered with `Retry-After` may never return.
+        // Keep the result for a limited time only, because clients that got a `Retry-After` may never return.
         let _ = tokio::time::timeout(OUTCOME_TTL, build.taken.notified()).await;
         self.evict(&key, &build);
     }

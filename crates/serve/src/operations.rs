@@ -320,7 +320,7 @@ impl Reorder {
     /// Fails if there are too many rows, or the memory limit is exceeded.
     pub(crate) fn take(&mut self, batch: Batch) -> Result<(), Unsorted> {
         self.rows.extend(self.kept.rows(&batch)?);
-        // Sorting from time to time allows dropping the rows beyond the limit.
+        // Sort from time to time, so that the rows beyond the limit can be dropped.
         if self.rows.len() / 2 > self.most.max(1024) {
             self.settle();
             let mut kept = Reservation::default();

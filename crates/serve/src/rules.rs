@@ -341,7 +341,8 @@ impl Rules {
         }
         read.dedup_by(|a, b| is_same(a, b) && a.condition == NONE && b.condition == NONE);
         self.rules.reserve_exact(read.len());
-        // Chain of prefixes of the previous key, each a prefix of the next.
+        // Rules whose keys are prefixes of the previous key, shortest first. Each key is a prefix of the
+        // next.
         let mut prefixes: Vec<u32> = Vec::new();
         for one in read {
             while let Some(&last) = prefixes.last()

@@ -188,7 +188,7 @@ impl From<fetch::Error> for Problem {
         use fetch::Error;
         match error {
             Error::Private(why) => Problem::Forbidden(why),
-            // The URL of a location was checked before, so this is a redirect.
+            // The URLs of locations were checked before, so the refused URL comes from a redirect.
             Error::Refused(why) => Problem::Answer(format!(
                 "it redirects to a URL that cannot be fetched ({why})"
             )),

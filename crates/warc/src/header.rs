@@ -115,7 +115,7 @@ impl Header {
             let mut text = line.strip_suffix(b"\r").unwrap_or(line);
             header.is_changed |= text.len() == line.len();
             while let [text_without @ .., b'\r'] = text {
-                // The file was transferred in text mode, which adds a CR.
+                // A transfer in text mode has added a CR.
                 text = text_without;
                 header.deviations.add(Deviation::Header);
             }
@@ -233,7 +233,7 @@ impl Header {
                 return;
             };
             let gone = self.fields.remove(at);
-            // The size includes the line end, because every line has one at this point.
+            // The size includes the line end, because every line ends with CRLF at this point.
             let size = gone.line.len() + 2;
             self.raw.drain(gone.line.start..gone.line.end + 2);
             for field in self.fields.iter_mut().skip(at) {

@@ -365,7 +365,7 @@ fn is_one_of(line: &[u8], names: &[&str]) -> bool {
 /// Returns the length of the header at the start of these bytes, including its empty line. `None` if it is
 /// incomplete; `from` is the number of bytes that were searched before.
 pub fn length(bytes: &[u8], from: usize) -> Option<usize> {
-    // The end may have begun in the bytes that were searched before.
+    // The end of the header may have begun in the bytes that were searched before.
     let from = from.saturating_sub(3);
     let rest = bytes.get(from..)?;
     memchr::memchr_iter(b'\n', rest).find_map(|at| {

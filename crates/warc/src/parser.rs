@@ -281,7 +281,7 @@ impl Parser {
                 ..Ending::default()
             });
         }
-        // Search for the end of the record a few bytes further on.
+        // Search for the end of the record up to `SLACK` bytes further on.
         let longer = memchr::memmem::find_iter(bytes, END)
             .find(|&at| at <= SLACK && is_next(without_padding(&bytes[at + END.len()..])));
         let Some(longer) = longer else {

@@ -38,7 +38,7 @@ fn two_crawls(c: &mut DedupeIndex, ids: [&str; 2], is_canceled: bool, in_one_go:
         for id in [first, second] {
             c.ok(format!("CANCEL {id}"));
         }
-        c.ok("REPAIR"); // their counts are still in the sums
+        c.ok("REPAIR"); // the sums still include the counts of the canceled crawls
         if in_one_go {
             c.plain("EXEC");
         }
@@ -162,7 +162,7 @@ fn missing_packed_records_are_found() {
     c.plain("COPY {coll-42}:packedhashes {coll-42}-aside");
     c.committed("b", 40..100);
     c.assert_consistent();
-    // Restore the value from an earlier time.
+    // Restore the packed value from an earlier time.
     c.plain("RENAME {coll-42}-aside {coll-42}:packedhashes");
     c.tells("CHECK", "ok 0 missingHashes 60");
     c.ok("REPAIR");
@@ -204,7 +204,7 @@ fn a_log_reads_only_keys_that_its_user_may_read() {
         assert_error(&apply(&mut reader, "secret"), "NOPERM", rules);
         let keys = c.plain("KEYS *").texts();
         assert_eq!(keys, ["secret"], "{rules:?}");
-        // The log can change the module's own keys.
+        // The user may apply the log to the module's own keys.
         let own = "{coll-42}:h:c";
         ok!(reader, "HSET", own, "a-field-of-19-bytes", "own");
         assert!(!apply(&mut reader, own).is_error(), "{rules:?}");
@@ -247,7 +247,7 @@ fn checks_are_answered_while_the_storage_changes_again_and_again() {
         for name in ["PACK", "UNPACK"] {
             let (_, hashes, records) = c.change(name);
             assert_eq!((hashes, records), (6_000, 6_000), "{name}");
-            // Clients of `CHECK` that got their reply send it again. The others continue into the
+            // If a `CHECK` has returned, its client sends it again. The other clients wait into the
             // next conversion.
             for checker in &mut checkers {
                 if checker.has_reply() {

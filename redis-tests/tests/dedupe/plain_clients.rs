@@ -238,7 +238,7 @@ fn state_in_memory_follows_every_plain_change() {
         // Crawl `b` is not committed. `allcrawls` was deleted once, so the look-up searches every
         // crawl.
         "HSET p:allhashes #1 b", "a";
-        "SADD p:allcrawls b", "a"; // it has no record, and a has
+        "SADD p:allcrawls b", "a"; // b has no record of the hash, and a has one
         &format!("HSET p:h:b {bare} '0 {DATE} http://e.com/ 7'"), "b";
         "HSET p:committing b '9 0 0'", "b";
         "SREM p:allcrawls b", "a";
@@ -306,7 +306,7 @@ fn field_in_another_spelling_is_found_after_flushes_swaps_and_failovers() {
     assert_eq!(c.owners([1]), ["a"]);
     server.wait_for_replica_offset(&replica);
     assert_eq!(r.owners([1]), ["a"]);
-    // The number of fields is unchanged, so it does not show the change.
+    // The number of fields is unchanged, so it does not reveal the change.
     c.plain(format!("HDEL p:allhashes {hash}"));
     c.plain(format!("HSET p:allhashes {bare} a"));
     assert_eq!(c.owners([1]), ["a"]);

@@ -175,7 +175,7 @@ fn replica_of_a_server_without_earlier_replicas_misses_nothing(family: &Family) 
         ok!(server.wire(), "SAVE");
         calls(&server, 100);
         assert!(server.info_number("rdb_changes_since_last_save") > 0);
-        // Saves without any replica.
+        // Save while there is no replica.
         ok!(server.wire(), "BGSAVE");
         calls(&server, 50);
         until("the snapshot is complete", || {

@@ -79,7 +79,7 @@ pub fn steady(reply: &Reply) -> Reply {
     let mut steady: Vec<Reply> = items.iter().map(steady).collect();
     match items.first() {
         Some(first) if *first == bulk("PENDING") => steady[2] = int(0),
-        // This is a page of names, in the order of a hash table.
+        // Sort the names on a page, because they are in the order of a hash table.
         Some(Reply::Bulk(cursor)) if cursor.iter().all(u8::is_ascii_digit) => {
             if let Some(Reply::Array(names)) = steady.get_mut(1)
                 && names.iter().all(|name| matches!(name, Reply::Bulk(_)))

@@ -284,7 +284,7 @@ fn every_reply_format_has_the_same_captures() {
         assert_eq!(ask("RETURN LINES"), plain);
         assert_eq!(ask("return index").ints(), kept);
         assert_eq!(ask("RETURN COUNT"), int(7));
-        // 0 3 6 | 9 12 15 | 18
+        // Set bits: 0 3 6 | 9 12 15 | 18
         assert_eq!(
             ask("RETURN BITS"),
             bulk([0b1001_0010, 0b0100_1001, 0b0010_0000])
@@ -419,7 +419,7 @@ fn order_is_filter_then_collapse_then_skip_then_limit() {
     assert_eq!(index("LIMIT 100"), all);
     assert_eq!(index("SKIP 3 LIMIT 2"), [3, 4]);
     assert_eq!(index("LIMIT 2 SKIP 3"), [3, 4]);
-    // a3 b4 b5 a6 a7 b8 b9 c10
+    // First letter of the file name, and number of each line: a3 b4 b5 a6 a7 b8 b9 c10
     assert_eq!(index("WHERE 'a|b|c' COLLAPSE filename:1"), [3, 4, 6, 8, 10]);
     assert_eq!(
         index("LIMIT 2 WHERE 'a|b|c' SKIP 1 COLLAPSE filename:1"),

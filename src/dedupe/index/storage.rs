@@ -453,7 +453,7 @@ impl<K: Store> Index<K> {
     pub fn refresh_storage(&mut self, ks: &mut K) -> Result<()> {
         self.places.forget_emptied(ks);
         if !self.registered {
-            return Ok(()); // its keys may be arriving one by one
+            return Ok(()); // the keys of the index may be arriving one by one
         }
         if self.places.is_marked && !self.places.is_there(ks) {
             return self.places.unmark(ks);

@@ -383,7 +383,8 @@ fn field_of_many_crawls_is_found_at_once() {
         packed.put_new(&name(n), &sha256(n + 1), b"own");
     }
     packed.verify();
-    // The number of places that passed a bucket is not much higher than its number of slots.
+    // Only few places are moved from a full bucket to later buckets, although 3000 crawls have the
+    // same field.
     assert!(packed.table.most_passed() < 30);
     for n in 0..3000 {
         let found = packed.get(Part::Records(&name(n)), &shared);
@@ -411,7 +412,7 @@ fn memory_is_freed() {
         packed.put_new(crawl, &sha256(n), &value(n as u16 | 4));
     }
     let full = packed.memory();
-    // Remove records in another order than they are stored, so that live records move together.
+    // Remove records in an order other than the stored one, so that live records move together.
     let mut order: Vec<u32> = (0..20_000).collect();
     order.sort_unstable_by_key(|&n| field::hash_in(u64::from(n), 3));
     for &n in &order[..18_000] {

@@ -351,8 +351,7 @@ impl<S: Steps> Sharded<S> {
                     .map(|(&crawl, _)| crawl)
                     .collect::<Vec<&[u8]>>()
             };
-            // Remove uncommitted data first, because a removal skips crawls with an interrupted
-            // cancel.
+            // Cancel uncommitted data first, because a removal skips crawls whose cancel was interrupted.
             let cancelable = those(Standing::is_cancelable);
             if !cancelable.is_empty() {
                 canceled.extend(cancelable.iter().map(|crawl| shard.cancel(crawl)));
@@ -415,7 +414,8 @@ impl<S: Steps> Sharded<S> {
             self.server().step(counted).await?;
             let kept: BTreeSet<&[u8]> = crawls.iter().copied().collect();
             let committed = self.members(b"allcrawls").await?.swap_remove(0);
-            // The home shard might not have any crawls with an interrupted removal left.
+            // Add the crawls whose removal was interrupted, because the home shard may have removed them
+            // already.
             let left = marks.0.iter().filter(|mark| mark.doing == Doing::Remove);
             let left = left.map(|mark| &mark.crawl);
             let away: BTreeSet<&[u8]> = committed.iter().chain(left).map(Vec::as_slice).collect();

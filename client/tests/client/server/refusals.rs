@@ -89,7 +89,7 @@ fn each_code_of_the_dedupe_commands_is_known() {
         Code::BadFormat,
     );
 
-    // A client waits for a claim, and meanwhile the crawl is cancelled.
+    // While a client waits for a claim, the crawl is cancelled.
     let other = Index::on(&server, "other:");
     other.add(b"c", &adding, &[record()]).unwrap();
     let hash = b"sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ";

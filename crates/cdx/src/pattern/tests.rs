@@ -170,7 +170,7 @@ fn group_nesting_is_limited() {
     assert!(whole(&nested(NESTING as usize)).unwrap().is_match(b"a"));
     let error = whole(&nested(NESTING as usize + 1)).unwrap_err();
     assert!(matches!(error, BadPattern::Syntax { .. }), "{error}");
-    // Much deeper nesting does not overflow the stack.
+    // Even much deeper nesting is an error and does not overflow the stack.
     assert!(whole(&nested(30_000)).is_err());
     assert!(!Pattern::is_heavy(&nested(4_000)));
 }

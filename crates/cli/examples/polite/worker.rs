@@ -177,7 +177,7 @@ impl Worker<'_> {
                 .arg(url)
                 .query(&mut self.found)?;
             if !known {
-                // Hosts of one server share one pause. Its robots.txt is fetched first.
+                // Hosts of the same server share one pause. Fetch the robots.txt of a new host first.
                 self.frontier
                     .share_gate(server.to_string().as_bytes(), &[host.as_bytes()])?;
                 robots.push(Uri {

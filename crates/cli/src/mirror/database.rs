@@ -137,7 +137,7 @@ impl Database {
 
     /// Cancels a query, if possible.
     pub(crate) fn cancel(&self, query: &CancelToken) {
-        // If this fails, the query ends by itself later.
+        // If the cancellation fails, the query still ends by itself later.
         let _ = match self.config.get_ssl_mode() {
             SslMode::Disable => query.cancel_query(postgres::NoTls),
             _ => query.cancel_query(self.tls.clone()),

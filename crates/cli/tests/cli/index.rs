@@ -206,7 +206,7 @@ fn empty_payloads_are_not_duplicates() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start();
     let mut warc = Warc::new(dir.path(), "1.warc.gz");
-    // Records with an empty payload are skipped, regardless of their digest.
+    // The indexer skips records with an empty payload, regardless of their digest.
     let nothing = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
     for (n, hash) in [nothing, &hash(1), &hash(1)].into_iter().enumerate() {
         warc.capture("response", &format!("http://a.example/{n}"), hash, b"");

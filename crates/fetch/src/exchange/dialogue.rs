@@ -178,7 +178,8 @@ impl Dialogue {
                 Ok(None)
             }
             Ok(Event::Received(Ok(received))) => Ok(Some(received)),
-            // TLS: the connection was closed without a `close_notify` alert, so it may have been truncated.
+            // TLS: the connection was closed without a `close_notify` alert, so the response may have been
+            // truncated.
             Ok(Event::Received(Err(error))) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 Err(cut_off())
             }

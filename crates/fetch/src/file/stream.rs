@@ -129,7 +129,8 @@ impl Stream {
             piece.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
             *left -= piece.len() as u64;
             if *left == 0 {
-                // After the end was read, the connection can be reused. An error at this point does no harm.
+                // Read the end of the response, so that the connection can be reused. An error at this point
+                // does no harm.
                 if !answer.is_longer
                     && (has_more || matches!(answer.body.next().await, Some(Ok(_))))
                 {

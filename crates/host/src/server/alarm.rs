@@ -91,7 +91,7 @@ extern "C" fn went_off(timer: c_int, _: *mut c_void, _: c_int) {
         event::heard(timer);
         let set = CLOCK.borrow().set.take();
         match set {
-            // The alarm is set to a time beyond `MAX_SLEEP`, so set the timer again.
+            // The time of the alarm is more than `MAX_SLEEP` away, so set the timer again.
             Some(when) if when > clock::now_ms() => self::set(when),
             _ => {
                 let watchers = CLOCK.borrow().watchers.clone();

@@ -63,7 +63,7 @@ pub(crate) fn has_event_listeners(ctx: Ctx) -> bool {
     TO_EVENTS.get(|| {
         let kinds = CallReply::of(ctx, c"CONFIG", &[b"GET", b"notify-keyspace-events"]);
         let modules = CallReply::of(ctx, c"MODULE", &[b"LIST"]);
-        // If unsure, assume that there is a listener.
+        // If a reply is missing, assume that there is a listener.
         kinds.and_then(|kinds| kinds.element(1)).as_deref() != Some(b"")
             || modules.is_none_or(|all| all.child(0).is_none() || all.child(1).is_some())
     })

@@ -47,7 +47,7 @@ impl Span {
         };
         if one_key {
             if let Some(last) = &last {
-                // The end sorts after timestamps that have more digits than `last`.
+                // With this byte, the end sorts after timestamps that begin with `last` and have more digits.
                 to.clone_from(&from);
                 to.extend_from_slice(last);
                 to.push(b':');

@@ -221,7 +221,7 @@ impl Input {
         let Some(second) = second.filter(|second| !matches!(second.here, Here::End)) else {
             return true;
         };
-        // A block may have lines up to the first line of the next block.
+        // The lines of a block may extend up to the first line of the next block.
         let Some(after) = &self.after else {
             return false;
         };

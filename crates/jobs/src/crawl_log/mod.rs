@@ -93,7 +93,7 @@ impl<'a> Line<'a> {
             url_at,
             status: signed(status).ok_or(Bad::Number("status"))?,
             size: match size {
-                // A negative size is unknown.
+                // A negative number means that the size is unknown.
                 b"-" => None,
                 _ if size.strip_prefix(b"-").is_some_and(is_number) => None,
                 _ => Some(number(size).ok_or(Bad::Number("size"))?),

@@ -147,7 +147,7 @@ impl<R: BufRead> Captures<R> {
         }
         near.sort_unstable();
         for claims in near.chunk_by(|a, b| a.0 == b.0) {
-            // Ambiguous if several lines claim the row.
+            // If several lines claim the row, none of them gets it, because the assignment is ambiguous.
             if let [(row, n)] = *claims {
                 self.rows[row].is_taken = true;
                 places[n] = Place::Near(row);

@@ -163,7 +163,7 @@ fn origin_is_taken_from_the_first_place_that_has_one() {
         "20090101000020", "-", Some(&cdx), Some(("late", 2));
         "20090101000009", "-", Some(&cdx), Some(("early", 1));
         "20090101000011", "-", Some(&cdx), Some(("early", 1));
-        // A logged position is preferred to a row nearby.
+        // A logged position takes precedence over a row with a near date.
         "20090101000011", json, Some(&cdx), Some(("w", 9));
         "20090101000012", "-", Some(&cdx), None;
         "20090101000018", "-", Some(&cdx), None;
@@ -454,7 +454,7 @@ fn lines_held_per_url_are_limited() {
     assert_eq!(counts.cdx, 100);
     assert!((20..60).contains(&counts.beyond), "{}", counts.beyond);
 
-    // The name of a file counts once, however many consecutive rows have it.
+    // A file name counts only once, even if many consecutive rows have it.
     let cdx: String = (0..100).map(|n| stored(url, &date(n), &file, n)).collect();
     let (_, counts) = join(log.as_bytes(), Some(cdx.as_bytes()), Flavour::Full).unwrap();
     assert_eq!(counts.beyond, 0);

@@ -59,7 +59,7 @@ impl From<fetch::Error> for Failure {
     fn from(error: fetch::Error) -> Failure {
         match Problem::from(error) {
             Problem::Connection(how) => Failure::Transient(how, None),
-            // The text of `Problem` is about files, which does not fit here.
+            // Do not use the text of `Problem` here, because it mentions files.
             Problem::Answer(why) => Failure::Answer(why),
             problem => Failure::Answer(problem.to_string()),
         }

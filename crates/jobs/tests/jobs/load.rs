@@ -198,8 +198,8 @@ fn load_interrupted_at_any_step_resumes() {
         let prefix = format!("{{cut-{round}}}:");
         let index = open(&server, &prefix);
         for _ in 0..3 {
-            // The lines are read twice. The first half of the numbers stops the first reading, the other half the
-            // second one.
+            // The load reads the lines twice. A number in the first half interrupts the first pass, a number
+            // in the second half the second pass.
             let until = rng.below(2 * lines.len() as u64) as usize;
             let error = load_some(&index, 7, &lines, until);
             assert!(matches!(error, Error::Cache(_)), "{error}");

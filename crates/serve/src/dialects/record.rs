@@ -137,7 +137,7 @@ fn compressed(response: Response<Body>) -> Response<Body> {
 /// Formats the row for a response header, so that clients know the capture of the record.
 fn shown(row: &Row, record: &Record) -> Vec<u8> {
     let date = record.date.to_string();
-    // The archive may have returned a capture with another time than the time in its index.
+    // The archive may have returned a capture whose time differs from the time in its index.
     let timestamp = if row.timestamp().starts_with(date.as_bytes()) {
         row.timestamp()
     } else {

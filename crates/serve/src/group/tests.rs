@@ -249,7 +249,7 @@ async fn failures_of_one_query_do_not_trip_the_breaker() {
     assert!(!turned_off(&busy, true, 20).await);
     let long: Vec<Does> = (0..60).flat_map(|_| [Pause(1), Row("2001")]).collect();
     assert!(!turned_off(&long, false, 20).await);
-    // A source that fails after it has sent rows.
+    // A source that fails after it has sent rows is not skipped, either.
     assert!(!turned_off(&[Row("2001"), Fail], true, 20).await);
 }
 

@@ -195,7 +195,8 @@ fn keys(pattern: &str) -> Result<Vec<(String, bool)>, String> {
         if domain.is_empty() || domain.contains(['/', '*', ':', '?', '#', '@', ' ']) {
             return Err(invalid());
         }
-        // Derives the domain's key from a host below it, whose label comes last.
+        // Derive the key of the domain from the key of a host below it. The label of this host comes last in
+        // the key.
         let below = urlkey(&format!("http://x.{domain}/")).map_err(|_| invalid())?;
         let domain = below.strip_suffix(",x)/").ok_or_else(invalid)?;
         let keys = [",", ")", ":"].map(|end| (format!("{domain}{end}"), false));

@@ -281,7 +281,8 @@ mod tests {
     fn requests_in_progress_keep_their_connections() {
         with_server(FEW, |address, ready| {
             let mut asked = Vec::new();
-            // Further connections are closed as soon as all others are being answered.
+            // The server closes a further connection at once when all other connections have a request in
+            // progress.
             while asked.len() < 100 {
                 let mut stream = opened(address, GET);
                 let short = Duration::from_millis(100);

@@ -171,7 +171,7 @@ fn missing_reply_shows_nothing() {
         message(&stage.get(path), 503);
     }
     message(&index(&stage, "tagged", "&filter=!tag.coll:2"), 503);
-    // The response must not reveal whether there is something to hide.
+    // The response must not reveal whether captures are hidden.
     let nothing = "/public/index?url=http://nothing.example/";
     message(&stage.get(nothing), 503);
     assert_eq!(years(&index(&stage, "tagged", "")).len(), 4);

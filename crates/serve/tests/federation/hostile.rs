@@ -278,7 +278,7 @@ fn endless_source_is_cut_off() {
     let endless = |bytes: &'static [u8]| {
         move |asked: &Asked| {
             if asked.target.starts_with("/gate") {
-                // The body does not matter here: the header never ends.
+                // The header never ends, so the response has no body.
                 return then("HTTP/1.1 302 X\r\n", Part::Endless("Link: <a>\r\n".into()));
             }
             then("HTTP/1.1 200 X\r\n\r\n", Part::Endless(bytes.into()))

@@ -97,7 +97,7 @@ fn revisit_returns_the_payload_of_its_original() {
     revisit(&mut shelf, URL, &with_digest, not_modified, "");
     add(&mut shelf, "not_modified", false);
 
-    // A revisit whose original is located by its row only, not by its record.
+    // The row of this revisit locates the original, but the record does not.
     let slot = shelf.response("f.warc.gz", "http://hidden.example/", FIRST, TEXT);
     let more = format!(
         ", \"orig.filename\": \"{}\", \"orig.offset\": \"{}\", \"orig.length\": \"{}\"",

@@ -312,7 +312,7 @@ fn outbackcdx_policies_hide_captures_and_give_the_reason() {
     assert_eq!(record(&stage, "c", OPEN).status, 200);
     assert_eq!(record(&stage, "staff", SECRET).status, 200);
     assert_eq!(record(&stage, "c", SECRET).status, 404);
-    // Another capture is returned instead of the hidden one.
+    // The server returns another capture instead of the hidden one.
     let answer = record(&stage, "c", LAW);
     assert_eq!(answer.status, 200);
     assert_contains(answer.text(), iso("20200102030405"));

@@ -306,7 +306,7 @@ impl EndRecord {
         if disks != (0, 0, entries) {
             return Err(damaged("it is one part of a split zip file"));
         }
-        // If the old record has a number too, both must agree.
+        // If the old record also contains a number, both numbers must agree.
         let agrees = |old: u64, none: u64, new: u64| old == none || old == new;
         if !agrees(self.entries, IN_ZIP64_16.into(), entries)
             || !agrees(self.length, IN_ZIP64_32.into(), length)

@@ -55,7 +55,7 @@ pub(super) fn without_field(extra: &[u8], kind: u16) -> Vec<u8> {
         match field {
             Some(found) if found == kind => {}
             Some(_) => kept.extend_from_slice(&before[..before.len() - rest.0.len()]),
-            // Bytes that are not a field come last, and are kept.
+            // Keep the trailing bytes that do not form a field.
             None => {
                 kept.extend_from_slice(before);
                 return kept;

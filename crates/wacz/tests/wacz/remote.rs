@@ -287,7 +287,7 @@ fn impossible_responses_are_refused() {
             "{name}: {error}"
         );
     }
-    // A total size that is wrong from the beginning: the directory is not at the expected offset.
+    // If the total size is wrong from the first response on, the directory is not at the expected offset.
     for total_lie in [-1, 1, 100_000, i64::MIN] {
         let (_host, lines) = lines_of(&package, but!(honest(), total_lie));
         lines.expect_err("a wrong total");

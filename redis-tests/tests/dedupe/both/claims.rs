@@ -160,7 +160,7 @@ fn waiters_wake_when_the_holder_commits() {
     claimed(&claim(&mut c, "b", 1));
     let mut waiter = blocked(&mut c, "c", 1);
     c.committed("a", [1]);
-    // The hash is in the index now, regardless of the crawl that claimed it.
+    // The hash is in the index now, regardless of which crawl claimed it.
     let reply = redis_tests::within(Duration::from_secs(2), || {
         waiter.has_reply().then(|| waiter.recv())
     });
@@ -447,7 +447,8 @@ fn wait_that_ends_together_with_the_claim_gets_a_reply() {
                 let token = claimed(&reply);
                 assert_eq!(c.ok(format!("UNCLAIM #{n} {token}")), int(1));
             } else {
-                // In this case, the server has not granted the claim without a reply.
+                // The wait ended first, so the server must not have granted the claim to this
+                // client.
                 pending(&reply);
                 until_claimed(&mut c, "c", n);
             }

@@ -274,7 +274,7 @@ fn two_commits_and_a_cancel_at_once_end_in_a_serial_outcome() {
         c.add(id, first..first + 24_000);
     }
     let mut jobs = ["COMMIT a", "COMMIT b", "CANCEL c"].map(|line| c.sent(line));
-    // During look-ups, the shared part has at most one owner in any reply.
+    // While the jobs run, each look-up must return the same owner, or none, for all shared hashes.
     let shared: Vec<u64> = (12_000..24_000).step_by(37).collect();
     until("both commits are done", || {
         let mut seen = c.owners(shared.iter().copied());

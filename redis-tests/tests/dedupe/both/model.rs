@@ -406,7 +406,7 @@ impl Stage for Modeled {
                 let earliest = rng.chance(50).then(|| "EARLIEST".to_owned());
                 let records = (0..some).flat_map(|_| {
                     let n = rng.below(HASHES);
-                    // Use the same date in most cases, so that some calls are retries.
+                    // Use the same date in three of seven cases, so that some calls are retries.
                     let date = DATES[[0, 0, 0, 1, 2, 3, 4][rng.below(7) as usize]].2;
                     let url = format!("http://e.com/{n} {}", rng.below(4) / 3);
                     let (wacz, size) = (rng.below(3) / 2, 1000 + rng.below(3));

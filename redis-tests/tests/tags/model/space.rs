@@ -281,7 +281,7 @@ impl Space {
             return None;
         };
         if name.len() > POINT_NAME_BYTES {
-            // The name is too long. Other problems do not matter then.
+            // The name is too long, so the model ignores other problems.
             codes.insert("NOPOINT");
         }
         above.push(name.to_vec());

@@ -67,7 +67,7 @@ fn has_keys(frontier: &Frontier) -> io::Result<bool> {
     match frontier.server().ask(call) {
         Ok(keys) => Ok(keys > 0),
         Err(error) if error.is_connection() => Err(io::Error::other(error)),
-        // The user may lack the permission to ask.
+        // The user may lack the permission for this command.
         Err(_) => Ok(false),
     }
 }

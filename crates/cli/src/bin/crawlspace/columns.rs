@@ -106,7 +106,7 @@ impl Columns {
             let Some(over) = whole.checked_sub(width).filter(|&over| over > 0) else {
                 return left_out;
             };
-            // The widest column of text is narrowed first, down to the width of the next.
+            // Narrow the widest text column first, down to the width of the second widest.
             let texts = (0..widths.len()).filter(|&i| !self.columns[i].figures);
             let widest = texts.clone().max_by_key(|&i| widths[i]);
             match widest.filter(|&i| widths[i] > MIN_WIDTH) {

@@ -82,7 +82,7 @@ pub(crate) fn missing(url: &str, kind: Kind, name: &[u8]) -> io::Error {
     let exist = match exist {
         Ok(exist) if exist.is_empty() => format!("; no {one} was used since the server started"),
         Ok(exist) => format!("; {many} used since the server started: {exist}"),
-        // The user may lack the permission to list them.
+        // The user may lack the permission to list the data sets.
         Err(_) => String::new(),
     };
     let name = quoted(database(url), &plain(name));

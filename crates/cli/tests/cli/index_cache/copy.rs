@@ -42,8 +42,7 @@ fn copy_is_complete_and_independent() {
     fs::write(out.join("url.idx"), "spoilt").unwrap();
     ends(stage.index("verify"), 0);
 
-    // A copy is replaced by the next one, even of another kind, and nothing of the old copy
-    // remains.
+    // The next copy replaces the existing copy completely, even if it is of another kind.
     get("full", 0);
     assert_eq!(
         fs::read(out.join("url.idx")).unwrap(),

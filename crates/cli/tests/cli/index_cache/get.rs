@@ -53,7 +53,7 @@ fn get_prints_the_location_of_the_index() {
 #[test]
 fn get_is_silent_on_success_without_a_terminal() {
     let stage = Stage::of([]);
-    // Write lines without deviations.
+    // Use lines without any deviation, so that the command has nothing to report.
     let line = "2013-05-22T08:20:00.000Z   200        100 http://example.org/a.png LL http://example.org/ image/png \
                 #001 20130522082000000+5 sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A - -\n";
     let cdx = "http://example.org/a.png 10.0.0.1 20130522082000 image/png 100 7-1.warc.gz 333\n";

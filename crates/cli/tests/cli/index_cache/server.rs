@@ -127,7 +127,7 @@ fn endless_retry_after_is_limited_by_the_timeout() {
     for for_ever in ["999999999999999", "999999999999999999999999999999"] {
         let first = AtomicBool::new(true);
         let host = ScriptedHost::start(move |_| {
-            // The first response reports progress; the following ones do not.
+            // The first response reports progress; the following responses do not.
             let is_first = first.swap(false, Ordering::SeqCst);
             let stage = if is_first { "sorting" } else { "" };
             let state = json!({ "state": "building", "stage": stage }).to_string();

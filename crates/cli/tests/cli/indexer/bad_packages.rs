@@ -234,7 +234,7 @@ fn unusable_lines_are_counted_and_shown() {
     for (n, line) in bad.iter().enumerate() {
         lines.insert(n * 30 + 5, line.clone());
     }
-    // A line that occurs twice is one capture; an empty line is not a capture.
+    // A repeated line counts as one capture, and an empty line does not count.
     lines.push(lines[lines.len() - 1].clone());
     lines.push(String::new());
     let mut folder = Folder::new();

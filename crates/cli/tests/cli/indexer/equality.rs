@@ -45,8 +45,8 @@ fn several_workers_equal_one() {
 
 #[test]
 fn import_into_a_packed_index_equals_live_crawls() {
-    // The index of the live crawls is packed only at the end, so that the test compares both code
-    // paths.
+    // The index of the live crawls is packed only at the end, so that the test compares the code paths of
+    // both storages.
     let plain = Options::new().plain();
     let stage = Stage::with("packed", plain, 4, Shape::default());
     let mut c = stage.server.wire();

@@ -263,7 +263,7 @@ fn source_that_is_not_a_regular_file_is_refused_at_once() {
         let told = format!("{}: it is not a regular file", source.display());
         assert_contains(&errors, &told);
     }
-    // A pipe that a list names is not imported; the other entry of the list is.
+    // The import rejects a pipe that a list names, and imports the other entry of the list.
     let outer = folder.file("outer.json");
     let manifest = json!({"resources": [{"path": "pipe.json"}, {"path": "0.wacz"}]});
     fs::write(&outer, manifest.to_string()).expect("it is written");

@@ -276,7 +276,7 @@ impl Outcome {
         assert_consistent(c, p);
         let keys = plain_view(c, p).under(p).without(|key| !is_outcome(key));
         let mut counts = counts(c, &format!("{p}allcounts"));
-        // Live crawls do not compute the redundancy that an import finds.
+        // Remove the counts that only imports write, not live crawls.
         for field in ["updateProgress", "estimatedRedundantSize", "redundantUrls"] {
             counts.remove(field);
         }

@@ -125,7 +125,8 @@ impl Batch {
         drop(state);
         if is_queued {
             let read = catch_unwind(AssertUnwindSafe(|| self.read(entry, version)));
-            // An unreadable file stays without a place, so that queries search it and report the error.
+            // An unreadable file gets no place in the directory, so that queries search the file and report
+            // the error.
             if !matches!(read, Ok(Some(()))) {
                 settle(entry, version, None);
             }

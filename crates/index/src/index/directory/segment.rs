@@ -143,7 +143,7 @@ impl Segment {
             0 => first,
             before => self.zero(first, before - 1) + 1,
         };
-        // The number of zeros before a position equals the number of buckets before it.
+        // The number of zeros before a position equals the number of buckets before this position.
         begin - bucket..self.zero(begin, 0) - bucket
     }
 
@@ -227,7 +227,7 @@ mod tests {
                 let some = (0..files).filter(|file| n % 3 == 0 || (file + n) % 100 == 0);
                 all.extend(some.map(|file| (*hash, file)));
             }
-            // The first and the last bucket.
+            // Add pairs in the first and in the last bucket.
             all.extend([(0, 0), (u64::MAX, files - 1)]);
             let mut pairs = all.iter().map(|(hash, file)| pair(*hash, *file)).collect();
             let segment = segment(&mut pairs, files);

@@ -64,7 +64,7 @@ const FORMS: [Form; 2] = [Form::File, Form::Folder];
 fn concurrent_requests_build_an_item_once() {
     for form in FORMS {
         let root = tempfile::tempdir().expect("a folder");
-        // Each thread has its own cache, like a process.
+        // Each cache simulates a process with several threads.
         let caches: Vec<_> = (0..4).map(|_| squares(root.path(), form)).collect();
         let (threads, ids) = (16, 5);
         let built: Vec<_> = (0..ids).map(|_| AtomicUsize::new(0)).collect();

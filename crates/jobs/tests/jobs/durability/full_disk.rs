@@ -193,7 +193,7 @@ pub fn full(told: &Told) {
         let put = || {
             let there = nix::sys::statvfs::statvfs(&told.cache_dir).expect("figures");
             if round % 4 == 3 {
-                // Leave enough space for all files, but allow only a few files.
+                // Leave enough free space for all files, but only a few free inodes.
                 fs::create_dir(&ballast).expect("a folder");
                 let many = there.files_free().saturating_sub(1 + rng.below(30));
                 for number in 0..many {

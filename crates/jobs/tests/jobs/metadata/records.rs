@@ -116,7 +116,7 @@ fn url_of_a_record_determines_its_job() {
     let archive = archive_at(folder.path());
     assert_eq!(read(&archive, 117).unwrap().1, both());
     assert_eq!(read(&archive, 118).unwrap().1, both());
-    // Numbers of harvests, and of other jobs.
+    // These numbers belong to harvests and to other jobs, so no such job is found.
     for job in [3, 12, 6] {
         let (found, _) = read(&archive, job).unwrap();
         assert_eq!(found.missing(Kind::CrawlLog), Some(Missing::NoJob), "{job}");

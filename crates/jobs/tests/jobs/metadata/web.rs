@@ -290,7 +290,8 @@ fn content_encoding_of_a_gzip_file_is_accepted() {
     put(&host, "/7-metadata-1.warc.gz", 7, packed.clone());
     let url = host.url("/7-metadata-1.warc.gz");
     assert!(found(&archive(&[&url]), 7));
-    // The server compressed the file in transit; to store those bytes would give a different file.
+    // The server compressed the file in transit, so storing the received bytes would give a
+    // different file.
     put(&host, "/7-metadata-1.warc", 7, packed);
     let url = host.url("/7-metadata-1.warc");
     assert_says(&failure(&archive(&[&url]), 7), &[&url, "x-gzip"]);

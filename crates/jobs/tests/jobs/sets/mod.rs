@@ -93,7 +93,7 @@ fn partial_index_is_never_stored_under_the_name_of_the_whole() {
         assert!(!names.contains(&"1-2-3-4-cache".to_owned()), "{names:?}");
     }
     stage.add(3, 50, Form::WarcGz);
-    // New caches read the archive like another process.
+    // New caches read the archive again, like another process.
     let caches = stage.caches();
     for kind in IndexKind::ALL {
         let index = get(&caches, kind, "1-4");

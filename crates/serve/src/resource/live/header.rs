@@ -30,7 +30,7 @@ pub(super) fn live(head: &Head<Status>, length: Option<u64>, trailer: &[u8]) -> 
     }
     into.extend_from_slice(format!("Content-Length: {length}\r\n").as_bytes());
     for line in lines(trailer) {
-        // A continuation line belongs to the line before.
+        // A continuation line belongs to the previous line.
         if !matches!(line.first(), Some(b' ' | b'\t')) {
             into.extend_from_slice(TRAILER.as_bytes());
         }

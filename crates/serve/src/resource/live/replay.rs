@@ -86,7 +86,7 @@ pub(super) async fn load(
 /// Checks that a response without a memento header is a capture, and not an error page of the archive.
 fn must_be_capture(code: u16, row: &Whereabouts) -> Result<(), LoadError> {
     let indexed: Option<u16> = row.status.parse().ok();
-    // Status 206 and 200 count as equal here: digest and length are compared elsewhere.
+    // All 2xx statuses, such as 200 and 206, count as equal here: digest and length are compared elsewhere.
     let is_indexed = match indexed {
         Some(indexed) => indexed == code || (indexed / 100, code / 100) == (2, 2),
         None => code < 400,

@@ -222,7 +222,7 @@ fn search(file: &File, size: u64, name: &[u8]) -> io::Result<Vec<u8>> {
         }
         found.extend_from_slice(&line);
         found.push(b'\n');
-        // Any offset within the line leads to the next line.
+        // From any offset within this line, the search continues with the next line.
         at = begin + 1;
     }
 }

@@ -158,7 +158,7 @@ pub(super) fn with_payload(
         );
         let is_same = FRAMING.iter().all(|name| own.get(name) == other.get(name));
         match own.status() {
-            // A 304 header does not belong to the payload.
+            // The header of a 304 response does not describe the payload.
             None | Some(304) if may_be_named => original.http_head().to_vec(),
             None | Some(304) if original.http_head().is_empty() => Vec::new(),
             None | Some(304) => plain(&other),

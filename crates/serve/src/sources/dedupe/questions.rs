@@ -116,7 +116,7 @@ async fn fly(inner: Arc<Inner>) {
         match answers {
             Ok(answers) => {
                 for (question, captures) in questions.into_iter().zip(answers) {
-                    // The request may have been dropped.
+                    // Sending fails if the request that asked has been dropped, which is not an error.
                     let _ = question.answer.send(Ok(captures));
                 }
             }

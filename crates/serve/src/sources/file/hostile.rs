@@ -177,7 +177,7 @@ fn unsorted_file_missed_by_samples_is_noted_when_it_is_read() {
     let line = |n: usize| format!("com,a)/{n:06} 2016 {{\"n\": \"{}\"}}\n", "x".repeat(50));
     let mut lines: Vec<String> = (0..30_000).map(line).collect();
     let sorted = lines.concat();
-    // The error is between two samples.
+    // The two lines in the wrong order are between two samples.
     lines.swap(30_000 / 16, 30_000 / 16 + 1);
     fs::write(&path, lines.concat()).unwrap();
     let source = FileSource::new(path.clone(), identity());

@@ -80,7 +80,7 @@ impl FileSource {
                             Ok(scanned) => scanned,
                             Err(error) => return Some((Err(error), (batches, None))),
                         };
-                        // The caller already knows the order of the rows, which cannot change.
+                        // The order of the rows was already reported to the caller, so it must not change.
                         if same != ordered {
                             let what = "its files changed while they were read".to_owned();
                             return Some((Err(SourceError::Io(what)), (new, None)));

@@ -24,7 +24,7 @@ impl source::Blocks for FileSource {
             if count != 1 {
                 return Ok(count);
             }
-            // The only block may start and end before the requested range.
+            // All lines of the only block may be before or after the requested range.
             let mut rows = self.rows_of(lookup, all).await?;
             while let Some(batch) = rows.batches.next().await.transpose()? {
                 if !batch.is_empty() {

@@ -155,7 +155,8 @@ impl MementoSource {
             let mut batch = reading.made.take();
             if !batch.is_empty() {
                 batch.sort_by(|a, b| lookup.order.compare(a, b));
-                // The closest memento may also have other relations, such as first or last.
+                // The closest memento may also have other relations, such as first or last, and then occurs
+                // several times.
                 batch.dedup();
                 let batches = stream::iter([Ok(batch)]).boxed();
                 return Ok(Rows::whole(true, batches));

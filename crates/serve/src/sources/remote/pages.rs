@@ -374,7 +374,7 @@ impl PageReader {
 
     fn is_key(&mut self, text: &[u8]) -> bool {
         let key = std::str::from_utf8(text).ok();
-        // The key becomes part of a URL without being escaped.
+        // The key is inserted into a URL without escaping.
         let key = key
             .filter(|key| key.len() <= MAX_KEY && key.bytes().all(|byte| byte.is_ascii_graphic()));
         let key = key.filter(|key| !key.contains(['&', '#', '<', '{', '"']));

@@ -296,7 +296,7 @@ fn refused_request_is_retried_with_less() {
     });
     let given = [("url", "a.com/*"), ("from", "2016")];
     let (rows, _) = ask_cdx(&host, "/cdx", &given).unwrap();
-    // Conditions that were not sent are still applied.
+    // The client itself applies the conditions that it did not send.
     assert_eq!(times(&rows), ["20160101000000"]);
     assert_eq!(parameters(&host.asked()[1]), "matchType=prefix");
     let host = ScriptedHost::start(|_| answer(400, &[], "no"));

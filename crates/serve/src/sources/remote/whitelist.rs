@@ -94,7 +94,7 @@ impl Whitelist {
             into.text.push_str(part);
         }
         let line = &into.text.as_bytes()[begin..];
-        // Key ranges apply to whole lines, including the space after the key.
+        // The bounds of a key range are compared with whole lines, in which a space follows the key.
         let matches =
             line >= &*self.keys.from && (self.keys.to.is_empty() || line < &*self.keys.to);
         if !matches || early || late {
@@ -164,7 +164,7 @@ impl Whitelist {
         }
         text.push_str(", ");
         match &self.location {
-            // Source `theirs` of `ours` becomes `ours:theirs`.
+            // If a row of source `ours` names the source `theirs`, the new name is `ours:theirs`.
             RecordLocation::Given
                 if !claim.source.is_empty() && is_plain(&claim.source, MAX_VALUE) =>
             {

@@ -328,7 +328,7 @@ fn trace_of_a_hidden_capture_is_noticed() {
             check(&case, &leak).unwrap_err();
         }
     }
-    // A response that withholds a visible capture is wrong, too.
+    // A response that withholds a visible capture is also wrong.
     let nothing = Answer {
         status: 404,
         ..Answer::default()

@@ -80,7 +80,7 @@ const MEASURE: &str = "<script>
 fn measured(stage: &Stage, target: &str, width: u32) -> Option<Value> {
     let html = stage.get(target).text();
     let style = stage.get("/static/page.css").text();
-    // The page's policy forbids scripts, so a copy is measured.
+    // The policy of the page forbids scripts, so measure a copy of the page.
     let link = "<link rel=\"stylesheet\" href=\"./static/page.css\">";
     assert_contains(&html, link);
     let copy = html.replace(link, &format!("<style>{style}</style>"));

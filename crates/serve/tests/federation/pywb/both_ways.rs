@@ -151,7 +151,8 @@ fn captures_of_posted_forms_are_found_by_their_body() {
             form.len()
         );
         let other = ask(theirs.address(), "POST", &path, &fields, form.as_bytes()).unwrap();
-        // pywb looks up the original of a revisit without the form, and accepts similar URLs.
+        // pywb ignores the form when it looks up the original of a revisit, and accepts similar
+        // URLs.
         if !capture.is_revisit() {
             let other = Record::read_leniently(&other.body);
             assert_eq!(other.payload, payload_of(capture), "{path} {form}");

@@ -128,7 +128,7 @@ fn reduce(case: &Case, line: &mut Line, is_ours: bool) {
     match line {
         Line::Row(_, _, object) => {
             object.remove(OWN);
-            // pywb appends the name of the file or key to that of the source.
+            // pywb appends the name of the file or key to the name of the source.
             if matches!(case.collection, "folder" | "sorted") && object.contains_key("source") {
                 object["source"] = Value::from(case.collection);
             }

@@ -81,7 +81,7 @@ async fn captures_are_recorded_as_captured() {
             ("WARC-Target-URI", Some(URL)),
             ("WARC-Date", Some("2016-01-02T03:04:05Z")),
             ("WARC-Source-URI", Some(&*stub.url(&target))),
-            // The address is the archive's, not the recorded server's.
+            // The only known address is the address of the archive, not of the recorded server.
             ("WARC-IP-Address", None),
         ] {
             assert_eq!(text(&header, name).as_deref(), value, "{name}");
