@@ -91,7 +91,7 @@ impl Cluster {
         });
     }
 
-    /// Returns the address of the first node, which knows the others.
+    /// Returns the address of the first node, which knows the other nodes.
     pub fn url(&self) -> String {
         self.nodes[0].url()
     }

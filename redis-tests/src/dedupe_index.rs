@@ -187,7 +187,7 @@ impl DedupeIndex {
         asker
     }
 
-    /// Sends a claim over a new connection, and waits until it is blocked.
+    /// Sends a claim over a new connection, and waits until the client is blocked.
     pub fn blocked(&mut self, line: impl AsRef<str>) -> Wire {
         let pending = |d: &mut DedupeIndex| {
             let info = d.wire.expect_ok(&["INFO", "crawlspace"]).text();
@@ -253,7 +253,8 @@ impl DedupeIndex {
         self.ok("STATS").field("storage").text()
     }
 
-    /// Returns the number of hashes that have an owner, including those of running commits.
+    /// Returns the number of hashes that have an owner, including the hashes that running commits
+    /// have merged.
     #[track_caller]
     pub fn indexed(&mut self) -> i64 {
         self.ok("STATS").field("hashes").int()

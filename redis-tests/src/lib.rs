@@ -18,7 +18,7 @@
 //!   server that checks signatures.
 //! * [`ScriptedHost`] is a web server that sends the exact bytes of a test.
 //! * [`fuzz`] mutates samples to cause crashes, hangs and excessive memory use.
-//! * [`history`] runs random histories and shortens those that fail.
+//! * [`history`] runs random histories and shortens failing histories.
 //! * [`harvest`] generates the logs of synthetic harvester jobs, and [`metadata`] the metadata
 //!   files that contain them.
 //! * [`http`] is an HTTP client that returns responses unchanged.
@@ -31,7 +31,7 @@
 //! * [`Relay`] forwards bytes between a client and a server, and stalls or cuts the connection
 //!   after a given number of bytes.
 //! * [`payload`] parses and builds `DUMP` payloads.
-//! * [`matrix`] describes each command family for tests that run over all of them.
+//! * [`matrix`] describes each command family for tests that cover all families.
 //! * [`packages`] installs clients in other languages.
 //! * [`examples`] runs the examples of the documentation and compares the replies.
 //! * [`simulation`] is a whole crawl in simulated time, with workers that crash and stall.
@@ -45,7 +45,7 @@
 //! assert!(err!(c, "DEDUPE.COMMIT", "p:", "crawl-1").starts_with("NOCRAWL "));
 //! ```
 
-/// Creates a value of a type with these fields set and default values for the others.
+/// Creates a value of a type with these fields set and default values for the other fields.
 ///
 /// ```
 /// let manners = redis_tests::with!(redis_tests::Manners, ranges: false, endless: true);

@@ -1,4 +1,4 @@
-//! Installs clients in other languages from the package registries of those languages.
+//! Installs clients in other languages from their package registries.
 //!
 //! Each client is installed into a folder that is kept between runs, so that it is downloaded only
 //! once. If a client cannot be installed, the test reports it ([`left_out`]) and skips its program.

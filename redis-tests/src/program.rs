@@ -264,7 +264,8 @@ mod tests {
         assert!(program.ended().is_none());
         let ended = program.kill9();
         assert_eq!(ended.status.signal(), Some(libc::SIGKILL));
-        // The peak must be the program's peak, not that of this test process, which may be larger.
+        // The result must be the peak of the program, not the peak of this test process, which may
+        // be larger.
         assert!(
             (100 << 10..20 << 20).contains(&ended.peak),
             "{}",

@@ -113,7 +113,7 @@ pub fn is_packed(c: &mut Wire, p: impl Word) -> bool {
     stats.field("storage") != bulk("plain")
 }
 
-/// Returns the number of hashes that have an owner, including those of running commits.
+/// Returns the number of hashes that have an owner, including hashes of running commits.
 pub fn indexed(c: &mut Wire, p: impl Word) -> i64 {
     let stats = c.expect_ok(&["DEDUPE.STATS".word(), p.word()]);
     stats.field("hashes").int()

@@ -108,8 +108,8 @@ fn add_once<K: Store>(
         let field = digest.written(profile);
         let record = &record.as_stored(profile, &mut room);
         record.write(&mut value);
-        // If an earlier hash of this call was new, this one most likely is, too. `HSETNX` checks
-        // and stores it in one step.
+        // If an earlier hash of this call was new, this hash is most likely new, too. `HSETNX`
+        // checks and stores it in one step.
         let at_once = new > 0 && one_step && ks.hash_set_new(&records, field, &value)?;
         let stored = if at_once {
             None

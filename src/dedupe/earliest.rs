@@ -211,7 +211,7 @@ mod tests {
     const EARLY: &[u8] = b"20260319102014";
     const LATE: &[u8] = b"20260319102015";
 
-    /// Dates in other formats than digits: two equal dates, and two dates within a second, together
+    /// Dates in formats other than digits: two equal dates, and two dates within a second, together
     /// with the date of that second itself.
     const DATES: [&[u8]; 8] = [
         EARLY,

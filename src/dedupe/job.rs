@@ -254,7 +254,7 @@ mod tests {
             if done {
                 break;
             }
-            // Deletes the fields whose value was read, and changes the others.
+            // Deletes the fields whose value was read, and changes the other fields.
             for field in &fields {
                 if found.contains(field) {
                     ks.hash_del(&key, field).unwrap();

@@ -376,8 +376,8 @@ pub fn may_be_ours(key: &[u8], lengths: &Lengths) -> bool {
     may_be_once || lengths.any(key, RECORDS) && !is_counts(key)
 }
 
-/// Returns true for the key `crawlspace` of an index. The module records changes of the other keys
-/// by plain clients in it.
+/// Returns true for the key `crawlspace` of an index. In this key, the module records changes of
+/// the other keys by plain clients.
 pub fn marks_an_index(key: &[u8]) -> bool {
     META.prefix_of(key).is_some()
 }

@@ -222,7 +222,7 @@ fn find_anywhere<K: Store>(
     find_uncommitted(index, ks, digest, own)
 }
 
-/// Looks a hash up in the records of a crawl, and then in those of visible crawls.
+/// Looks a hash up in the records of a crawl, and then in the records of visible crawls.
 fn find_uncommitted<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,

@@ -551,7 +551,7 @@ impl World {
                 self.add(&crawl, n, plainly);
             }
             18..=20 => {
-                // This continues a committed crawl.
+                // The operation continues a committed crawl.
                 let live = self.live();
                 if let Some(crawl) = self.rng.one_of(&live) {
                     let n = self.rng.below(HASHES);

@@ -782,7 +782,7 @@ impl World {
         self.index = open(&mut self.ks, self.storage);
         state.uncommitted = true;
         state.now.records.insert(hash_at, Capture::PLAIN);
-        // The module cannot distinguish this hash from those with which an interrupted commit
+        // The module cannot distinguish this hash from the hashes with which an interrupted commit
         // began.
         if let Some(cut) = &mut state.cut {
             cut.insert(hash_at);

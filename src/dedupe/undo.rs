@@ -12,7 +12,7 @@
 //! - `undo.member.<length of uuid>:<uuid><reference>`: a new member of an existing set
 //!
 //! A commit renames `undo.` to `merging-undo.`, and saves its own counts as `merging.`. When the
-//! commit ends, it deletes both.
+//! commit ends, it deletes both groups of fields.
 
 use crawlspace_host::text::parse_unsigned;
 

@@ -1,5 +1,5 @@
-//! A condition, prepared for testing many captures. Clauses that depend only on tags are separated
-//! from the others, and every question about tags has a number.
+//! A condition, prepared for testing many captures. Clauses that depend only on tags are separated from the
+//! other clauses, and every question about tags has a number.
 //!
 //! A capture has its direct tags and all tags that these tags carry. Therefore the answers for its
 //! direct tags answer every question about its tags. The answers for a tag are computed once, and

@@ -267,7 +267,7 @@ impl Space {
         let plain = plain_of(kind, id);
         if *plain != *id {
             // Files of versions that did not parse offsets as numbers may contain the id verbatim,
-            // so try it, too.
+            // so also try the verbatim id.
             let (more, touched) = self.index.remove(kind, &plain, tags);
             self.note(touched);
             removed += more;

@@ -1,5 +1,5 @@
-//! Random histories of a space and random requests. Compares the replies with those of a simple
-//! evaluator.
+//! Random histories of a space and random requests. Compares the replies with the replies of a
+//! simple evaluator.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -364,7 +364,7 @@ fn make(change: &SpaceChange, space: &mut Space, naive: &mut Naive) -> Result<()
     Ok(())
 }
 
-/// A turn that pauses whenever it is asked.
+/// A turn that pauses at every check.
 struct Pauses;
 
 impl Turn for Pauses {

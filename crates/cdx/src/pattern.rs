@@ -257,7 +257,8 @@ fn as_str(text: &[u8]) -> Cow<'_, str> {
     for chunk in text.utf8_chunks() {
         out.push_str(chunk.valid());
         for byte in chunk.invalid() {
-            // If a backslash escapes this byte, remove it: otherwise it would escape the backslash of `\x`.
+            // If a backslash escapes this byte, remove the backslash: otherwise it would escape the backslash
+            // of `\x`.
             let slashes = out.len() - out.trim_end_matches('\\').len();
             if slashes % 2 == 1 {
                 out.pop();

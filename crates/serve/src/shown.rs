@@ -133,7 +133,7 @@ pub(crate) fn passes(line: &Line<'_>, filters: &[ShownFilter]) -> bool {
     };
     filters.iter().all(|one| match one.reads {
         FilterSubject::Row => passes(one, line),
-        // Most filters need a single column, so the others are not computed.
+        // Most filters need a single column, so the other columns are not computed.
         FilterSubject::Column(number) => {
             let column = FIELDS.get(number).map(|field| value(line, field));
             let accepted = column.and_then(|column| one.filter.accepts(&column));

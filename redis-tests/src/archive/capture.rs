@@ -46,7 +46,7 @@ impl Capture {
 }
 
 /// Returns the digest of a synthetic payload in one of four notations: SHA-1 for every fifth
-/// payload, SHA-256 for the others. The first notation is the one of the `document` profile.
+/// payload, SHA-256 for the others. The first notation is the notation of the `document` profile.
 fn spelled(payload: u64, spelling: u8) -> String {
     let written = sha256_of(payload);
     let hex = &written["sha256:".len()..];

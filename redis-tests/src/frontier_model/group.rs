@@ -130,8 +130,8 @@ impl Group {
     }
 
     /// Returns the due time: the end of the group's pause and block. If all URIs of the group are
-    /// stored, it is not earlier than the due time of the first of them. URIs that are only counted
-    /// have no due time.
+    /// stored, the due time of the group is not earlier than the due time of its first URI. URIs
+    /// that are only counted have no due time.
     pub fn due_of(&self) -> i64 {
         let closed = self.closed_until();
         match self.kept.earliest(|_| true) {

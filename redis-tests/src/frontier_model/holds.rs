@@ -135,7 +135,7 @@ impl FrontierModel {
             self.settle_in(chg, before);
         }
         self.save_options(chg);
-        // If the group is being fetched from or pauses, this closes the new gate, too.
+        // If the group is leased or pauses, this closes the new gate, too.
         let pause = self.group(chg).gate;
         if !gate.is_empty() && (is_held || pause > now) {
             self.tell_gate(gate, chg, pause.max(now));

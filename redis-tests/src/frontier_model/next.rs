@@ -106,8 +106,8 @@ impl FrontierModel {
         leases
     }
 
-    /// Returns the group that has been due for longest. Of several equal groups, those in
-    /// `chg_ready` come before those in `chg_wait`.
+    /// Returns the group that has been due for longest. If several groups have been due for equally
+    /// long, a group in `chg_ready` comes before a group in `chg_wait`.
     fn front(&mut self, passed: &BTreeSet<String>) -> Option<(From, String)> {
         let now = self.now;
         let wait = self.wait.first_but(passed);

@@ -1,4 +1,4 @@
-//! Descriptions of the command families, so that one test of a property covers all of them.
+//! Descriptions of the command families, so that one test of a property covers all families.
 //!
 //! * [`Family`] has sample calls of every command, the state in which they succeed, and calls that
 //!   read it.

@@ -118,8 +118,8 @@ pub fn submit(
     job: Job<RedisKeyspace>,
     may_attach: bool,
 ) -> Result<Answer, String> {
-    // Replicate the writes of the command before those of the job, and close every key that the job
-    // may free.
+    // Replicate the writes of the command before the writes of the job, and close every key that
+    // the job may free.
     call.keys.release();
     let job = IndexJob {
         db: call.db,

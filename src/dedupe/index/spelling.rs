@@ -20,7 +20,7 @@ pub struct Spelling<K: Store> {
     /// Name of the key with the field `written`.
     meta: K::Name,
     profile: Profile,
-    /// True if every field is known to have its written form, so that lookups need not try the others.
+    /// True if every field is known to have its written form, so that lookups need not try the other forms.
     is_written: bool,
     /// The value of `written` in the `crawlspace` key.
     size: Option<u64>,

@@ -23,8 +23,8 @@ pub(super) struct Bucket {
 
 const _: () = assert!(size_of::<Bucket>() == 64);
 
-/// Returns eight bits of a hash as a mark. A mark is never 0, and uses other bits than those that
-/// select the shard and the bucket.
+/// Returns eight bits of a hash as a mark. A mark is never 0, and uses bits other than the bits
+/// that select the shard and the bucket.
 #[inline]
 fn mark(hash: u64) -> u8 {
     ((hash >> 24) as u8).max(1)

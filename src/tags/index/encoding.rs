@@ -19,8 +19,8 @@
 //! offset, and length and bytes of the urlkey. The long form is 0, followed by length and bytes of
 //! the id.
 //!
-//! Numbers are varints ([`crawlspace_compact::number`]). Version and checksum are those of the
-//! enclosing chunk of the tag space.
+//! Numbers are varints ([`crawlspace_compact::number`]). The enclosing chunk of the tag space contains the
+//! version and the checksum.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;

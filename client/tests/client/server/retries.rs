@@ -100,7 +100,7 @@ fn unsent_calls_are_always_retried() {
     let mut redis = redis_tests::Options::new().aof(true).start();
     let server = Server::options(&redis.url()).retries(10).open().unwrap();
     redis.kill9();
-    // This call detects the broken connection. The server did not execute it.
+    // This call detects the broken connection, so the server has not executed the call.
     server.ask(get()).unwrap_err();
     let waiting = std::thread::spawn({
         let server = server.clone();

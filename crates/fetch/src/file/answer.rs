@@ -42,7 +42,7 @@ impl Answer {
         policy: &Policy,
     ) -> Result<Answer, Error> {
         let mut request = Request::get(url);
-        // Ranges of compressed data would be useless, and sizes would not be those of the file.
+        // Ranges of compressed data would be useless, and the sizes would not be the sizes of the file.
         let identity = HeaderValue::from_static("identity");
         request.headers.insert(ACCEPT_ENCODING, identity);
         if let Some(range) = range {

@@ -1,9 +1,9 @@
 //! Cluster check: decides if this node has all keys of a prefix. In a cluster, every command, slice
 //! and timer runs this check.
 //!
-//! A command reads and writes many keys, some of which it discovers only while it runs. It declares
-//! its prefix to the server, but not as a key. While a slot moves key by key, a missing key may be
-//! on the other node or not exist at all. Therefore this node serves a prefix only
+//! A command reads and writes many keys, some of which it discovers only while it runs. The command
+//! declares its prefix to the server, but not as a key. While a slot moves key by key, a missing
+//! key may be on the other node or not exist at all. Therefore this node serves a prefix only
 //!
 //! - while it owns the slot and the slot is not moving; or
 //! - for reading, while the slot is migrating away and no key has left yet. (Writing could create

@@ -104,7 +104,7 @@ impl Sorter {
             .into_iter()
             .flatten()
             .collect();
-        // Merge the small runs first, those that were merged least often.
+        // Merge the small runs first, that is, the runs that were merged least often.
         while runs.len() > MAX_RUNS {
             let rest = runs.split_off(MAX_RUNS);
             let merged = self.merged(runs)?;

@@ -80,7 +80,7 @@ impl Packers {
         while self.workers.len() < self.threads {
             match Worker::start(self.level, self.room()) {
                 Ok(worker) => self.workers.push(worker),
-                // The system allows no more threads; use those that were started.
+                // The system allows no more threads; use the threads that were started.
                 Err(_) => self.threads = self.workers.len(),
             }
         }

@@ -20,7 +20,7 @@ pub(super) fn scan(root: &Path, work: &Work, add: &mut dyn FnMut(PathBuf)) -> Re
     while let Some(folder) = folders.pop() {
         work.check()?;
         match look_into(&folder, &mut seen, &mut folders, add) {
-            // Deleted meanwhile.
+            // The file was deleted in the meantime.
             Err(error) if error.kind() == io::ErrorKind::NotFound && folder != root => {}
             outcome => outcome.map_err(Error::io(&folder, "read the folder"))?,
         }

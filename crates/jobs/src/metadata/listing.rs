@@ -73,7 +73,7 @@ fn look_into(
     add: &mut dyn FnMut(Location),
 ) -> Result<(), Error> {
     let fetched = match wacz::fetch(&listing.url, http) {
-        // Deleted meanwhile.
+        // The file was deleted in the meantime.
         Err(error) if listing.base.is_some() && is_gone(&error.problem) => return Ok(()),
         fetched => fetched.map_err(remote)?,
     };

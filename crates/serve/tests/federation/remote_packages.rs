@@ -103,7 +103,7 @@ fn failing_or_hanging_list_entry_is_missing_and_the_others_answer() {
         assert_contains(&status, wrong);
         assert_contains(&status, why);
     }
-    // A package that hangs after it was opened delays the others by part of the timeout only.
+    // A package that hangs after it was opened delays the other packages by only a part of the timeout.
     let list = list(&[("south.wacz", ""), ("north.wacz", "")]);
     host.put("/list.json", &list, tagged("l"));
     let stage = Stage::start(&config(&index, &shelf, &host.url("/list.json")));
@@ -365,7 +365,7 @@ fn server_errors_are_reported_and_forbidden_urls_not_fetched() {
     let stage = Stage::start(&config(&index, &shelf, &host.url("/silent.wacz")));
     let answer = stage.get("/w/index?url=http://example.com/1");
     assert_eq!(answer.status, 504, "{}", answer.text());
-    // Addresses are guarded, including those in lists.
+    // The guard checks all addresses, including the addresses in lists.
     let listed = shelf.path().join("listed.json");
     std::fs::write(&listed, list(&[(&host.url("/a.wacz"), "")])).unwrap();
     host.take_requests();

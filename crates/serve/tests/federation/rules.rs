@@ -187,7 +187,7 @@ fn revisit_does_not_disclose_a_hidden_original() {
         let free = record(&stage, "free", &url);
         assert_eq!(free.status, 200, "{}", free.text());
         assert_contains(free.text(), format!("http://example.com/{name}"));
-        // The other collection may show the original, but it stays hidden here.
+        // The other collection may show the original, but this collection must not.
         let answer = record(&stage, "c", &url);
         assert_eq!(answer.status, 404, "{}", answer.text());
         // A record with another collection's payload does not reveal the origin of the payload.

@@ -244,7 +244,7 @@ fn wrong_signature_gets_nothing_and_the_reason() {
             refusal
         );
     }
-    // The address of a store is guarded like that of any other server.
+    // The guard checks the address of a store like the address of any other server.
     store.host().take_requests();
     let stage = Stage::start_with(
         config,

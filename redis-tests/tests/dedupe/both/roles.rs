@@ -77,7 +77,7 @@ fn failover_pause_ends_or_delays_a_job_but_loses_nothing() {
     c.add("a", 0..24_000);
     let mut committer = c.begun("COMMIT a");
     c.plain("CLIENT PAUSE 300 WRITE");
-    // Meanwhile, all writes are paused, including those of the job.
+    // Meanwhile, all writes are paused, including the writes of the job.
     let offset = server.info("master_repl_offset");
     let length = c.indexed();
     assert!(committer.is_silent_for(std::time::Duration::from_millis(100)));

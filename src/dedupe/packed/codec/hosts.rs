@@ -67,7 +67,7 @@ impl Hosts {
     }
 
     /// Returns the number of a text, and counts one more record that uses it. Interns a new text,
-    /// unless it is too long, or there are many texts and this one is used for the first time.
+    /// unless it is too long, or there are many texts and the text is used for the first time.
     pub fn take(&mut self, text: &[u8]) -> Option<u32> {
         let number = match self.find(text) {
             Some(number) => number,

@@ -333,7 +333,7 @@ fn outdated_index_is_reported_when_a_file_cannot_be_read() {
     fs::write(&later, "half of a copy").unwrap();
     for kind in ["full", "dedup", "cdx"] {
         let got = ends(stage.get(kind, "1,2", "--json"), 0);
-        // The other kind had no index yet.
+        // The other kind of index did not exist yet.
         let jobs = if kind == "dedup" { vec![2] } else { vec![1, 2] };
         let answer = got.object();
         assert_eq!(numbers(&answer["jobs"]), jobs, "{kind}");

@@ -129,7 +129,7 @@ fn browsertrix_profile_uses_its_own_names() {
         ok!(server.wire(), "DEDUPE.PROFILE", prefix, "browsertrix");
     }
     let stage = Stage::on(server, "browsertrix", 3, Shape::default());
-    // File hashes equal those of the manifest, which the live crawls wrote.
+    // The file hashes equal the hashes in the manifest, which the live crawls wrote.
     let entries = stage.folder.entries.iter();
     let resources: Vec<_> = entries
         .map(|e| json!({"name": e.name, "path": e.path, "hash": e.hash, "crawlId": e.crawl}))

@@ -164,8 +164,8 @@ fn record_id() -> String {
     static CRYPTO: LazyLock<Arc<CryptoProvider>> =
         LazyLock::new(|| Arc::new(ring::default_provider()));
     let mut bits = [0; 16];
-    // This fails only if the system has no source of random numbers. TLS fails in that case as well. The record is
-    // valid anyway.
+    // The call fails only if the system has no source of random numbers. TLS fails in this case as well. The
+    // record is valid anyway.
     let _ = CRYPTO.secure_random.fill(&mut bits);
     urn(u128::from_be_bytes(bits), 4)
 }

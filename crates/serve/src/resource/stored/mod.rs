@@ -236,7 +236,7 @@ impl Stored {
         lengths: Lengths,
         rest: &AsyncReader<Input>,
     ) -> Result<Settled, LoadError> {
-        // The digests of a revisit are those of its original.
+        // A revisit record states the digests of its original.
         let none = Stated::default();
         let is_revisit = self.header.kind() == b"revisit";
         let stated = if is_revisit { &none } else { &self.checks };

@@ -117,7 +117,7 @@ impl FileSource {
         for failure in listing.failures.iter().chain(&disorder) {
             gaps.add(SourceError::Io(failure.clone()));
         }
-        // Rows of an unsorted file are sorted by the caller, like those of a server.
+        // The caller sorts the rows of an unsorted file, like the rows of a server.
         let is_sorted = listing.is_sorted() && disorder.is_none();
         let ordered = order == lookup.order && is_sorted;
         let at_most = lookup.at_most.filter(|_| ordered);

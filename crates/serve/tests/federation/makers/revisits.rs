@@ -91,7 +91,8 @@ fn revisits_find_originals_in_packages_of_every_tool() {
                     revisit(&mut revisits, &url, &now(second), of, container);
                 }
             }
-            // One folder contains both packages; the other one only the package with the revisits.
+            // One folder contains both packages; the other folder contains only the package with
+            // the revisits.
             let both = dir.path().join(format!("both-{n}-{m}"));
             let apart = dir.path().join(format!("apart-{n}-{m}"));
             for folder in [&both, &apart] {

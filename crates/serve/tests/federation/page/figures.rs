@@ -127,7 +127,7 @@ fn missing_or_failing_source_is_visible() {
     assert_eq!(dead["requests"], 5, "{dead}");
     let last = &dead["last_error"];
     assert_eq!(last["time"].as_str().unwrap().len(), 14, "{dead}");
-    // The operator sees the address, which clients do not.
+    // The operator sees the address, but clients do not.
     let reason = last["reason"].as_str().unwrap();
     assert!(reason.contains("redis://127.0.0.1:"), "{dead}");
     let missing = &status["collections"][2]["sources"][0];

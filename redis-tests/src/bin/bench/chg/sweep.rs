@@ -59,7 +59,7 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     findings(groups, [&ours, &theirs], [&usual, &due, &first], stall)
 }
 
-/// Fills a frontier. The first `due` groups are due now, and the others in an hour.
+/// Fills a frontier. The first `due` groups are due now, and the other groups are due in an hour.
 fn fill_ours(server: &Server, hosts: &Hosts, groups: u64, due: u64) {
     ok!(server.wire(), "FLUSHALL", "SYNC");
     let begin = now_ms() - HOUR;

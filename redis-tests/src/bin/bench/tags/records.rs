@@ -1,4 +1,4 @@
-//! Tags on records: the memory of a million of them, and the time for a filter and a toggle.
+//! Tags on records: the memory of a million tagged records, and the time for a filter and a toggle.
 
 use std::time::Instant;
 
