@@ -85,7 +85,7 @@ pub async fn adopt_all<K: Store>(lent: &Lent<K>) -> Result<()> {
     lent.with(|index, ks| {
         if most_seen > index.places.merged().len(ks)? {
             // The crawl had more hashes than the merged index has now, so another program removed
-            // some.
+            // some hashes.
             index.mark_holders_untrusted(ks)?;
         }
         if opening == index.opening() {

@@ -266,7 +266,8 @@ impl Commit<'_> {
         let [added, merging] = [CrawlKey::Added, CrawlKey::Merging]
             .map(|key| lent.with(|index, ks| index.crawls.key(ks, crawl, key)));
         if self.continued {
-            // Fields added since the interruption join the fields of this commit, which resumes.
+            // This commit resumes an interrupted commit, and includes the fields added since the
+            // interruption.
             let fields = lent.with(|_, ks| Walk::hash(ks, added.clone()));
             let join = |_: &mut Index<K>, ks: &mut K, field: &[u8], _: &[u8]| {
                 ks.hash_set(&merging, field, b"")?;

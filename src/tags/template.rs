@@ -112,7 +112,7 @@ impl Template {
         let Some(groups) = groups else {
             return Ok(self.push(b"$"));
         };
-        // A dollar sign escaped by a backslash is no placeholder.
+        // A dollar sign escaped by a backslash is not a placeholder.
         if in_regex && self.ends_with_escape() {
             return Ok(self.push(b"$"));
         }

@@ -259,7 +259,7 @@ fn holders_found_by_searching_come_after_recorded_ones() {
     let (_server, mut c) = start();
     c.committed("a", 0..10);
     c.committed("b", 0..10);
-    // A plain client commits a third holder, which no command has noticed.
+    // A plain client commits a third holder. No command of the module has noticed this commit.
     plain_crawl(&mut c, "0-plain", 0, 10);
     commit_plainly(&mut c, "0-plain");
     assert_eq!(c.ok("REMOVE a").ints(), [1, 0, 10]);

@@ -90,7 +90,8 @@ impl Trial<'_> {
             .chain(restores)
             .chain([end])
             .collect();
-        // An index that was restored from dumps does not know when it was written.
+        // Restore the data set once before taking the digest: a restored index does not know when
+        // it was written.
         self.put_back();
         self.before = digest(&mut self.c);
     }

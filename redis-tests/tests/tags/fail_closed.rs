@@ -103,7 +103,7 @@ fn key_that_is_deleted_expires_or_is_flushed_shows_nothing() {
         ok!(s.wire, "FLUSHALL");
     }
     assert_eq!(s.kept("WHERE * FORMAT FILE", &FILES), NONE);
-    // Another space with the same key is a different space.
+    // A new space with the same key is a different space.
     let mut other = space(&server);
     other.ok("POINTSET all coll:3");
     assert_eq!(s.kept("POINT all FORMAT FILE", &FILES), [FILES[2]]);

@@ -89,7 +89,7 @@ fn operation_interrupted_at_any_step_is_finished_by_another_client() {
             for steps in 0.. {
                 let name = format!("{} {when:?} {steps}", job.name);
                 let many = three_crawls(&server, &name);
-                // Opening the index is also a step.
+                // Opening the index also counts as a step.
                 let mortal = Mortal::after(steps + 1, when, &server);
                 let dying = Sharded::on(&mortal, &name[..], SHARDS).unwrap();
                 let outcome = (job.dying)(&dying);

@@ -264,7 +264,7 @@ impl<'a> Reader<'a> {
             [_, b'c', control @ 0..=0x7f, ..] => {
                 self.put(3, &format!("\\x{:02X}", control ^ 0x40));
             }
-            // Keep its braces from being read as a quantifier.
+            // Replace `\x{…}`, so that the engine does not read the braces as a quantifier.
             [_, b'x', b'{', ref code @ ..] => {
                 let digits = code.iter().take_while(|b| b.is_ascii_hexdigit());
                 let digits: String = digits.map(|&digit| char::from(digit)).collect();

@@ -82,7 +82,7 @@ fn address(host: &[u8]) -> Result<Option<Ipv4Addr>, &'static str> {
         if host.len() > MAX_DIGITS {
             return Err("its host is a number that is too large for an address");
         }
-        // Larger numbers are truncated, and a leading 0 has no meaning here.
+        // Larger numbers are truncated, and a leading 0 does not mean octal.
         let number = host.iter().fold(0_u32, |number, digit| {
             number
                 .wrapping_mul(10)

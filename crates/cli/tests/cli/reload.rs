@@ -161,7 +161,7 @@ fn running_request_finishes_with_the_old_configuration() {
     let lines: String = (0..100_000).map(line).collect();
     fs::write(server.dir.path().join("big.cdxj"), lines).unwrap();
 
-    // The first client has no response yet, the second one has received a part of its response.
+    // The first client has no response yet, and the second one has received a part of its response.
     let mut waiting = Connection::open(server.stage.address()).unwrap();
     waiting
         .send("GET", &format!("/a/{QUERY}"), &[], b"")
@@ -206,7 +206,7 @@ fn invalid_configuration_is_reported_and_changes_nothing() {
             format!("{LOCAL}colections: {{a: ./two.cdxj}}"),
             "\"colections\"",
         ),
-        // The text is valid, but cannot be applied.
+        // The configuration is valid, but cannot be applied.
         (
             format!(
                 "{}indexes: {{cache_dir: {no_folder}, metadata: /}}\n",

@@ -88,7 +88,7 @@ async fn scan(
         None => Err(error),
     };
     loop {
-        // Boxed, because its future is the largest one: small allocations are the cheapest.
+        // Boxed, because this future is larger than all others, and smaller allocations are cheaper.
         let begun = match Box::pin(files.cursors()).await {
             Ok(Some(begun)) => begun,
             Ok(None) => break,

@@ -228,7 +228,7 @@ impl NamedFile {
         let opened = lock(&self.opened).upgrade();
         if let Some(opened) = opened {
             let snapshot = opened.snapshot();
-            // A file that was replaced under its name no longer has a link.
+            // The snapshot is `None` if the file was closed, or was replaced and therefore has no link.
             if let Some(snapshot) = snapshot.map_err(|error| failed(&self.path, &error))? {
                 return Ok(Some(snapshot));
             }

@@ -340,7 +340,7 @@ fn unloadable_lines_are_counted_by_reason() {
         );
     }
 
-    // A job of which no line remains creates no crawl.
+    // A job without remaining lines creates no crawl.
     let loaded = load_lines(&index, 9, &lines[..2]).unwrap();
     assert_eq!((loaded.outcome, loaded.records), (Outcome::Nothing, 0));
     assert!(index.crawl_stats(b"job-9").is_err());

@@ -191,7 +191,7 @@ impl Tree {
                 self.begin(position, anchor, what)?;
             }
             Event::SequenceEnd | Event::MappingEnd => self.end()?,
-            // Ends of documents, and events without meaning.
+            // Ignore the ends of documents, and events without meaning.
             _ => {}
         }
         Ok(())

@@ -72,7 +72,8 @@ impl WaybackQuery {
                 "filter" => filters.push(value),
                 "showResumeKey" => show = value,
                 "resumeKey" => after = value,
-                // Responses are never compressed, and the last rows are always found quickly.
+                // Ignore these parameters: responses are never compressed, and the last rows are always found
+                // quickly.
                 "gzip" | "fastLatest" => {}
                 "resolveRevisits" if switch(name, value) == Ok(false) => {}
                 "resolveRevisits" | "nosource" | "showPagedIndex" => given.ignore(name),

@@ -56,7 +56,8 @@ fn naive(
             };
             Some(found != operators.ends_with('!'))
         }
-        // The operator is part of the name, or of the pattern if there is no name.
+        // An operator other than `!` belongs to the unknown field name or, if there is no name, to
+        // the pattern.
         (Dialect::Ia, _, Some(_)) => Some(matches(value, line, true) != operators.starts_with('!')),
         (Dialect::Ia, _, None) => {
             let rest = operators.strip_prefix('!').unwrap_or(operators);

@@ -160,7 +160,7 @@ fn file_of_another_size_or_hash_is_refused() {
     verified(stage.import()).succeeds();
     stage.assert_once_in("{verified}:");
 
-    // Without --verify the hash is trusted, and written to the list of files.
+    // Without --verify, the indexer trusts the hash, and writes it to the list of files.
     stage.import_of(&source).prefix("{believed}:").succeeds();
     let mut c = stage.server.wire();
     let key = format!("{{believed}}:c:{}:wacz", entries[0].crawl);

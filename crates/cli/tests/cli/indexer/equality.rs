@@ -90,8 +90,8 @@ fn importing_crawls_one_by_one_equals_all_at_once() {
 
 #[test]
 fn importing_files_one_by_one_equals_all_at_once() {
-    // No payload is stored twice in this test: of two such records in one crawl, the index would keep the one
-    // that is committed first.
+    // No payload is stored twice in this test: of two records with the same payload in one crawl, the index
+    // would keep the record that is committed first.
     let shape = with!(Shape, plain: true);
     let stage = Stage::with("file by file", Options::new(), 3, shape);
     let files = &stage.folder.entries;

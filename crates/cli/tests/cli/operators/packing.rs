@@ -167,7 +167,7 @@ fn server_finishes_a_move_that_ctrl_c_interrupts() {
     let server = slow_and_durable().start();
     let mut c = fill(&server);
     let mut packing = start(&server, "pack", "packing");
-    // The job is paused until the tool is gone.
+    // Pause the job until the tool has ended.
     ok!(c, "CLIENT", "PAUSE", 60_000, "WRITE");
     packing.interrupt();
     assert_eq!(packing.end().status.signal(), Some(2));

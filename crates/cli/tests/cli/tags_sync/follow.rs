@@ -153,7 +153,7 @@ fn invalid_row_blocks_no_other_change() {
     });
     assert_eq!(stage.tags("coll:4"), "org:4");
 
-    // A load is impossible now, but changes are still followed.
+    // A load is impossible now, but the mirror still follows changes.
     sql.batch_execute("NOTIFY crawlspace_tags").unwrap();
     until("the load is refused", || {
         sync.errors().contains("row 15 of the query")

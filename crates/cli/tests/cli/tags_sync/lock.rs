@@ -55,7 +55,7 @@ fn interrupted_load_leaves_nothing_behind() {
     let mut sql = stage.sql();
     stage.run("--once").exits(0);
     let before = stage.redis.snapshot();
-    // The query waits for a lock, which is held here.
+    // The query waits for a lock, which this test holds.
     sql.batch_execute(crate::tags_sync::readers::GATE).unwrap();
     sql.batch_execute("SELECT pg_advisory_lock(42)").unwrap();
     let mut sync = stage.follow(&format!("--query \"{}\"", crate::tags_sync::readers::GATED));

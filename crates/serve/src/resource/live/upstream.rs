@@ -59,7 +59,8 @@ pub(super) fn is_record(head: &Head<Status>) -> bool {
     let media = head.text("Content-Type").unwrap_or_default();
     let media = media.split(';').next().unwrap_or_default().trim_ascii();
     let is_ours = head.text("Warcserver-Type").as_deref() == Some("warc");
-    // A captured response comes with its captured headers, which may look like ours.
+    // A captured response comes with its captured headers, which may look like headers of the upstream
+    // server.
     let is_capture = head.values("X-Archive-Src").next().is_some();
     (is_ours || media.eq_ignore_ascii_case("application/warc-record")) && !is_capture
 }

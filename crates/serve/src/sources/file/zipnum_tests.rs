@@ -220,7 +220,7 @@ fn failed_location_is_tried_last() {
         rows[0].field("n")
     };
     assert_eq!(row("http://a.com/"), "2");
-    // The file exists now, but its location is not tried.
+    // The file exists now, but the source does not try its location.
     put("first", &part("1"));
     assert_eq!(row("http://b.com/"), "2");
     fs::remove_file(folder.path().join("second")).unwrap();

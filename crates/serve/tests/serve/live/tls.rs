@@ -20,7 +20,7 @@ use crate::live::{bytes_of, load_page, taken_apart};
 fn certificates_and_close_notify_are_verified() {
     let dir = tempfile::tempdir().unwrap();
     let ca = dir.path().join("ca.pem");
-    // Runs in a process where the certificate authority is one of the system's.
+    // Run the test in a process whose system certificates include the certificate authority.
     let known = |command: &mut Command| {
         certificates(dir.path(), &["127.0.0.1", "elsewhere.example"]);
         command.env("SSL_CERT_FILE", &ca).env_remove("SSL_CERT_DIR");
