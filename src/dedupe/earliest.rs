@@ -211,8 +211,8 @@ mod tests {
     const EARLY: &[u8] = b"20260319102014";
     const LATE: &[u8] = b"20260319102015";
 
-    /// Dates in formats other than digits: two equal dates, and two dates within a second, together
-    /// with the date of that second itself.
+    /// Dates in several formats, including two equal dates, two dates within the same second, and
+    /// this second without a fraction.
     const DATES: [&[u8]; 8] = [
         EARLY,
         LATE,

@@ -30,9 +30,9 @@ pub struct Revisit<'a> {
 /// The record that a `revisit` record refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Original<'a> {
-    /// The crawl that holds it.
+    /// The crawl that holds the record.
     pub crawl: &'a [u8],
-    /// The WACZ of that crawl that contains it.
+    /// Index of the crawl's WACZ file that contains the record.
     pub wacz_index: u64,
     /// Size of the record, in bytes.
     pub size: u64,

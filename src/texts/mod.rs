@@ -88,7 +88,7 @@ impl Texts {
         self.tables.restore(number, saved)
     }
 
-    /// Removes an owner. The last one of a table removes the table, unless new owners use it.
+    /// Removes an owner. Removing the last owner of a table removes the table, unless new owners use it.
     pub fn retire(&mut self, table: u16) {
         // The number may be reused for another table.
         self.last.of = None;

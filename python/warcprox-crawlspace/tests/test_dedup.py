@@ -25,7 +25,7 @@ processors.IDLE = 0.05
 
 
 class Step(warcprox.BaseStandardPostfetchProcessor):
-    """A step that stops sooner than those of warcprox."""
+    """A step that stops sooner than the steps of warcprox."""
 
     def _get_process_put(self):
         recorded_url = self.inq.get(timeout=0.05)

@@ -18,8 +18,8 @@ pub struct Deed {
 pub enum Role {
     /// Requests up to this many leases.
     Ask(usize),
-    /// A fetch ended, possibly with a completed URI of this execution. If it is not `primary`, the
-    /// release is repeated or false, and frees no worker.
+    /// A fetch ended, possibly with a completed URI of this execution. If the release is not
+    /// `primary`, it repeats or contradicts another release of the lease, and frees no worker.
     Release {
         primary: bool,
         done: Option<usize>,

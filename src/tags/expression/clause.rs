@@ -118,7 +118,7 @@ fn write_text(text: &[u8], out: &mut Vec<u8>) {
 }
 
 impl Clause {
-    /// Returns the clause as an equivalent expression. The text of a filter is its spec.
+    /// Returns the clause as an equivalent expression. A filter is written as its spec.
     pub fn written(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.write(&mut out);

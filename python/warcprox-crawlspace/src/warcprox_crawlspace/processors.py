@@ -45,7 +45,7 @@ class _Step(warcprox.BasePostfetchProcessor):
 
 
 class Dedup(_Step, warcprox.dedup.DedupableMixin):
-    """Looks payloads up, and claims those that are new. It also inserts the step that adds records.
+    """Looks payloads up, and claims the new ones. This step also inserts the step that adds records.
 
     This class is the plug-in of warcprox: ``--plugin warcprox_crawlspace.Dedup``.
     """

@@ -111,7 +111,8 @@ impl Packed {
         self.table.find(hash, is_twin).is_some()
     }
 
-    /// Checks that an owner saved without a record has no record.
+    /// Checks an entry of the list of owners without a record: the owner must have no record of the
+    /// field.
     fn check_without(&self, owner: u32, record: &Record<'_>) -> Result<(), Wrong> {
         let hash = field::hash_in(field::hash(record.kind(), record.raw), owner);
         let of_owner = Record {
