@@ -146,7 +146,7 @@ impl<S: Ask> Index<S> {
     }
 
     /// Looks up the first record of each payload (`DEDUPE.LOOKUP`). Returns one entry per hash.
-    /// With `crawl`, also finds uncommitted records of that crawl.
+    /// Also finds uncommitted records of `crawl`, if one is given.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -213,7 +213,7 @@ impl<S: Ask> Index<S> {
     /// Adds `response` records that the crawl has written (`DEDUPE.ADD`). Returns the number of
     /// hashes that are new in this crawl.
     ///
-    /// With a [`Sequence`], the call can safely be sent twice. Without one, the client does not
+    /// A call with a [`Sequence`] can safely be sent twice. Without a sequence, the client does not
     /// retry the call if the connection breaks.
     ///
     /// ```no_run
@@ -229,8 +229,8 @@ impl<S: Ask> Index<S> {
     ///
     /// # Errors
     /// `BADHASH`, `BADCRAWL`, `REMOVING`; `STALE` when another worker holds the claim on a hash, or
-    /// the writer has sent a higher number before. In all these cases, the server counts nothing.
-    /// After a connection error, it is unknown whether the records were counted.
+    /// the writer has already sent a higher sequence number. In all these cases, the server counts
+    /// nothing. After a connection error, it is unknown whether the records were counted.
     pub fn add(
         &self,
         crawl: impl AsRef<[u8]>,
@@ -257,7 +257,7 @@ impl<S: Ask> Index<S> {
     /// Adds `revisit` records that the crawl has written (`DEDUPE.REVISIT`). Returns the number of
     /// records counted.
     ///
-    /// With a [`Sequence`], the call can safely be sent twice. Without one, the client does not
+    /// A call with a [`Sequence`] can safely be sent twice. Without a sequence, the client does not
     /// retry the call if the connection breaks.
     ///
     /// ```no_run
@@ -271,10 +271,10 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOHASH` if neither the index nor this crawl has a hash that is given without an original;
-    /// `BADHASH`, `BADCRAWL`, `REMOVING`; `STALE` when the writer has sent a higher number before.
-    /// In all these cases, the server counts nothing. After a connection error, it is unknown
-    /// whether the records were counted.
+    /// `NOHASH` if a revisit is given without an original, and neither the index nor this crawl has
+    /// its hash; `BADHASH`, `BADCRAWL`, `REMOVING`; `STALE` when the writer has already sent a
+    /// higher sequence number. In all these cases, the server counts nothing. After a connection
+    /// error, it is unknown whether the records were counted.
     pub fn revisit(
         &self,
         crawl: impl AsRef<[u8]>,

@@ -175,7 +175,7 @@ impl<S: Ask> Frontier<S> {
     /// the number of URIs that each group has now; `None` if its budget is used up and the URI was
     /// rejected.
     ///
-    /// With a [`Sequence`], the call can safely be sent twice. Without one, the client does not
+    /// A call with a [`Sequence`] can safely be sent twice. Without a sequence, the client does not
     /// retry the call if the connection breaks.
     ///
     /// ```no_run
@@ -187,9 +187,9 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// `STALE` when the writer has sent a higher number before, or another server or connection
-    /// error. After an error, the server has counted nothing, except possibly after a connection
-    /// error.
+    /// `STALE` when the writer has already sent a higher sequence number, or another server or
+    /// connection error. After an error, the server has counted nothing, except possibly after a
+    /// connection error.
     pub fn add(
         &self,
         execution: impl AsRef<[u8]>,

@@ -73,7 +73,8 @@ pub(crate) mod shown {
         list.iter().map(text).collect()
     }
 
-    /// Returns the value itself. For values that contain no bytes or format them themselves.
+    /// Returns the value itself. Used for values that contain no bytes, or that format their bytes
+    /// themselves.
     pub fn plain<T>(value: &T) -> &T {
         value
     }

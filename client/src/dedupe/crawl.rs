@@ -39,8 +39,8 @@ pub struct Retained {
 
 impl<S: Ask> Index<S> {
     /// Begins a crawl, or continues a committed one (`DEDUPE.BEGIN`). The crawl can then be
-    /// committed even if it stores nothing. Returns false if the crawl is already in progress.
-    /// After a retry, it may also return false if the first attempt began the crawl.
+    /// committed even if it stores nothing. Returns false if the crawl is already in progress. A
+    /// retry may also return false because the first attempt began the crawl.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;

@@ -62,7 +62,7 @@ pub fn writer_at(writer: &str, position: u64) -> String {
     format!("{writer} {position}")
 }
 
-/// Adds the records that `fill` pushes to a crawl. If several records have the same hash, keeps the
+/// Adds to a crawl the records that `fill` pushes. If several records have the same hash, keeps the
 /// earliest, regardless of their order.
 ///
 /// An interrupted run can be repeated any number of times: the server counts the same records with

@@ -47,7 +47,7 @@ pub enum CrawlState {
     Committed,
     /// Part of the merged index, and in progress again.
     Continued,
-    /// A purge by Browsertrix that has not finished has taken the crawl out.
+    /// Moved to `to-remove-crawls` by an unfinished purge of Browsertrix.
     Outgoing,
     /// Cancelled by Browsertrix after some of its hashes were merged.
     Canceled,
@@ -118,7 +118,7 @@ map_reply! {
         total_crawl_size: u64,
         /// Number of WACZ files of the crawl, finished or not.
         waczs: u64,
-        /// Number of crawls that it depends on.
+        /// Number of crawls on which this crawl depends.
         requires: u64,
         /// Estimated memory of its keys in bytes.
         memory: u64,
@@ -207,7 +207,7 @@ map_reply! {
         /// Number of crawls that a purge by Browsertrix has taken out and neither restored nor
         /// deleted.
         to_remove_crawls: u64,
-        /// Number of outdated lists of further holders, that is, of the other crawls with a hash.
+        /// Number of outdated lists of further holders (the other crawls that have a hash).
         stale_holders: u64,
         /// Number of crawls whose commit or removal is running or was interrupted, plus 1 if a
         /// storage conversion is running or was interrupted.

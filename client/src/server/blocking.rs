@@ -168,7 +168,7 @@ pub(super) struct Line {
     address: Address,
     connection: Option<Connection>,
     idle_since: Option<Instant>,
-    /// True if the connection can be reused. Otherwise, dropping this value closes it.
+    /// True if the connection can be reused. Otherwise, dropping this value closes the connection.
     fit: bool,
 }
 

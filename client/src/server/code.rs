@@ -85,7 +85,7 @@ codes! {
     NoChg = "NOCHG",
     /// The group is leased: a worker is fetching from it.
     Leased = "LEASED",
-    /// A plain key is at a name where a packed frontier has a marker.
+    /// A plain key has a name at which a packed frontier keeps a marker.
     Mixed = "MIXED",
 
     /// Invalid expression, filter spec or template.

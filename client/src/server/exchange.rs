@@ -276,7 +276,7 @@ impl<W: Wire> Exchange<W> {
         Error::new(format!("{name} at {shown}"), cause)
     }
 
-    /// Sends all requests that have no reply yet once, each to its server.
+    /// Sends each request that has no reply yet to its server, once.
     async fn attempt(&self, requests: &[Request], legs: &mut [Leg], repeatable: bool) -> Attempt {
         let mut attempt = Attempt::default();
         // Contact the servers in the order of their addresses. Otherwise, two callers that each

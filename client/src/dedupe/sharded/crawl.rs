@@ -17,7 +17,7 @@ use crate::server::{Batch, Call, Code, Error, Pending, Steps, Unsent};
 const MAX_ROUNDS: usize = 10;
 
 impl<S: Steps> Sharded<S> {
-    /// Begins a crawl as [`Index::begin`](crate::dedupe::Index::begin) does; in the home shard.
+    /// Begins a crawl in the home shard, as [`Index::begin`](crate::dedupe::Index::begin) does.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -71,10 +71,10 @@ impl<S: Steps> Sharded<S> {
     /// Commits the crawl as [`Index::commit`](crate::dedupe::Index::commit) does, in all shards,
     /// the home shard last.
     ///
-    /// If a commit fails halfway, send it again. Unless it is the crawl's first commit, the crawl
-    /// cannot be cancelled until the commit is complete. The result then covers the whole commit.
-    /// Only the counts of a shard whose reply was lost, because the connection broke or the client
-    /// ended, are missing.
+    /// If a commit fails halfway, send it again: the result covers the whole commit, except for the
+    /// counts of a shard whose reply was lost because the connection broke or the client ended.
+    /// Unless it is the crawl's first commit, the crawl cannot be cancelled until the commit is
+    /// complete.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -167,7 +167,7 @@ impl<S: Steps> Sharded<S> {
     ///
     /// If the first commit of the crawl was interrupted, also removes the crawl from the shards
     /// that had committed it. Returns the number of discarded hashes. For shards that had committed
-    /// the crawl, this includes only hashes that no other crawl has.
+    /// the crawl, this number includes only hashes that no other crawl has.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -178,7 +178,7 @@ impl<S: Steps> Sharded<S> {
     ///
     /// # Errors
     /// The errors of [`Index::cancel`](crate::dedupe::Index::cancel), and `SHARDED` while a removal
-    /// of the crawl, or a commit of it other than the first, is unfinished.
+    /// of the crawl, or a commit that is not its first, is unfinished.
     pub fn cancel(&self, crawl: impl AsRef<[u8]>) -> S::Answer<u64> {
         let crawl = crawl.as_ref();
         let (index, crawl) = (self.clone(), crawl.to_vec());

@@ -55,7 +55,8 @@ impl<S: Steps> Sharded<S> {
 }
 
 /// Combines the storage formats of the shards. If some shards are packed and others are plain, a
-/// conversion was interrupted: packing, unless a shard is unpacking.
+/// conversion was interrupted: returns `Unpacking` if a shard is unpacking and none is packing,
+/// otherwise `Packing`.
 pub(super) fn together(shards: &[Storage]) -> Storage {
     match shards {
         [first, others @ ..] if others.iter().all(|other| other == first) => *first,
