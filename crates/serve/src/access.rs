@@ -1,6 +1,7 @@
-//! Access points: which rows a reader may see, by the tags of a tag space in Redis.
+//! Access points: decide which rows a reader may see, by the tags of a tag space in Redis.
 //!
-//! Access fails closed: if the tag space does not answer, no row is shown, and rows that it cannot parse are omitted.
+//! Access fails closed: if the tag space does not answer, no row is shown; rows that the tag space cannot parse are
+//! omitted.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A collection: a sequence of steps, of which the first with rows answers.
+//! A collection: a sequence of steps. The first step that has rows answers the query.
 
 use std::sync::Arc;
 
@@ -167,8 +167,8 @@ impl Collection {
         }
     }
 
-    /// Returns rows of one step that may be originals of revisits. If the collection lends hidden captures, they
-    /// include rows that the reader may not see, so they must never be returned as rows.
+    /// Returns rows of one step that may be originals of revisits. Never return them as rows of an answer: if the
+    /// collection lends hidden captures, they include rows that the reader may not see.
     ///
     /// # Errors
     /// Fails if there is no answer.
@@ -325,7 +325,7 @@ impl Collection {
         false
     }
 
-    /// Returns the number of blocks that may have rows of the query, or `None` if its pages consist of rows. Pages of
+    /// Returns the number of blocks that may have rows of the query, or `None` if the pages consist of rows. Pages of
     /// collections that hide rows always consist of rows, since blocks contain hidden rows as well.
     async fn blocks(
         &self,
@@ -399,7 +399,7 @@ impl Collection {
     }
 }
 
-/// Creates a client of the dedupe index for originals at `redis://host:port/db/prefix`.
+/// Creates a client of the dedupe index at `redis://host:port/db/prefix`, which locates originals.
 fn originals(url: &str) -> DedupeSource {
     let slash = url
         .match_indices('/')

@@ -1,7 +1,7 @@
 //! The gate: access control for everything that leaves a collection.
 //!
-//! Rows, records and payloads of originals pass one decision, based on the URL and timestamp of what is about to be
-//! sent. Only this module creates [`Seen`] and [`Released`], and responses contain nothing else.
+//! The same check decides about rows, records and payloads of originals, based on the URL and timestamp of the content
+//! that is about to be sent. Only this module creates [`Seen`] and [`Released`], and responses contain nothing else.
 //!
 //! Rules and tags are checked for the key computed from the URL and, if it differs, for the key under which the capture
 //! was found; the stricter result counts.
@@ -67,7 +67,7 @@ pub(crate) enum Withheld {
 }
 
 impl Seen {
-    /// Wraps rows that passed the gate before, and were stored or reordered since.
+    /// Wraps rows that already passed the gate, and were stored or reordered since.
     pub(crate) fn again(rows: Batch) -> Seen {
         Seen(rows)
     }
@@ -260,9 +260,8 @@ impl Gate {
     }
 }
 
-/// Returns the row to check for a record, which has the URL and timestamp of the record, and
-/// whether it is the same capture as `row`, so that the tags of `row` apply. Returns `None` if the
-/// record's URL has no key.
+/// Returns the row to check for a record (with the URL and timestamp of the record), and whether that row is the same
+/// capture as `row`, so that the tags of `row` apply. Returns `None` if the record's URL has no key.
 fn sent(row: &Row, record: &Record) -> Option<(Row, bool)> {
     let requested = as_requested(&record.target_uri).map(String::from);
     let key = urlkey(&requested.unwrap_or_else(|| record.target_uri.clone())).ok()?;

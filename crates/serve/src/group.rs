@@ -71,7 +71,7 @@ pub(crate) struct Report {
     span: Span,
 }
 
-/// The sources of a query, after all of them failed.
+/// The sources of a query, all of which failed, with the reasons.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unanswered(pub Vec<(Arc<str>, Reason)>);
 
@@ -126,7 +126,7 @@ impl Report {
         self.answered.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the failed sources if none of the sources asked gave an answer.
+    /// Returns the failed sources if no queried source answered.
     pub(crate) fn unanswered(&self) -> Option<Unanswered> {
         let mut reasons = self.reasons();
         reasons.retain(|(_, reason)| *reason != Reason::Unsupported);
@@ -216,8 +216,8 @@ impl Group {
         members.filter(|member| query.sources.includes(&member.name))
     }
 
-    /// Returns the number of blocks that may have rows of the query, or `None` unless a single source with blocks is
-    /// selected.
+    /// Returns the number of blocks that may have rows of the query, if exactly one source is selected and it has
+    /// blocks; otherwise `None`.
     ///
     /// # Errors
     /// Fails if the source fails to answer.

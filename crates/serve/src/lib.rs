@@ -83,7 +83,7 @@ pub struct Federation {
     /// Job indexes, if configured.
     pub indexes: Option<Arc<Indexes>>,
     packages: Arc<Packages>,
-    /// The configuration from which it was created.
+    /// The configuration from which the federation was created.
     config: Config,
 }
 

@@ -268,7 +268,7 @@ impl OriginalsByDigest {
     }
 }
 
-/// Fields of a row without an original: `ADDED` members.
+/// JSON members of a row without an original; their number is `ADDED`.
 const NO_ORIGINAL: &str = r#""orig.length": "-", "orig.offset": "-", "orig.filename": "-""#;
 const ADDED: usize = 3;
 
@@ -278,7 +278,7 @@ pub(crate) fn is_revisit(line: &Line<'_>) -> bool {
     &value(Field::Mime)[..] == b"warc/revisit" || &value(Field::Filename)[..] == b"-"
 }
 
-/// Collects rows in ascending order and sorts them into another one.
+/// Collects rows in ascending order and sorts them into another order.
 pub(crate) struct Reorder {
     order: Order,
     /// Maximum number of rows in the answer.
@@ -290,7 +290,7 @@ pub(crate) struct Reorder {
 /// The reason why rows cannot be sorted.
 #[derive(Debug)]
 pub(crate) enum Unsorted {
-    /// More rows than are sorted.
+    /// There are more rows than the server sorts.
     TooMany,
     /// The memory limit is exceeded.
     Full,
@@ -303,7 +303,7 @@ impl From<Full> for Unsorted {
 }
 
 impl Reorder {
-    /// Creates a sorter for a query whose rows arrive in ascending order but are wanted in another one.
+    /// Creates a sorter for a query whose rows arrive in ascending order but are wanted in another order.
     pub(crate) fn new(order: Order, limit: Option<u64>) -> Reorder {
         let most = limit.and_then(|limit| usize::try_from(limit).ok());
         Reorder {

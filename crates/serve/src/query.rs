@@ -78,9 +78,9 @@ pub struct Query {
     pub no_source: bool,
     /// Compresses records in transfer.
     pub compress: bool,
-    /// Looks for similar URLs if there are no rows; `None` if the request does not say.
+    /// Looks for similar URLs if there are no rows; `None` if the request does not specify it.
     pub fuzzy: Option<bool>,
-    /// Keeps only rows whose urlkey equals this one after the removal of volatile parts.
+    /// Keeps only rows whose urlkey equals this urlkey after the removal of volatile parts.
     pub similar_to: Option<Arc<str>>,
     /// Names of parameters without an effect.
     pub ignored: Vec<String>,

@@ -183,13 +183,13 @@ pub struct Rules {
     conditions: Vec<Condition>,
 }
 
-/// A rule for all urlkeys that start with its key, or for that urlkey only.
+/// A rule for all urlkeys that start with its key, or only for the urlkey that equals its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Rule {
     /// Start of the key in `keys`.
     begin: u32,
     end: u32,
-    /// Index of the previous rule with the same key, or of the rule with the longest shorter prefix.
+    /// Index of the previous rule with the same key; otherwise, of the rule whose key is the longest shorter prefix.
     parent: u32,
     condition: u32,
     is_exact: bool,
@@ -388,9 +388,9 @@ impl Rules {
         &self.keys[rule.begin as usize..rule.end as usize]
     }
 
-    /// Returns the number of rules whose key is not greater than a urlkey. `near` is this number
-    /// for a urlkey that sorts slightly before this one. The search gallops forward from there, or
-    /// searches all rules if `near` is `None`.
+    /// Returns the number of rules whose key is not greater than a urlkey. `near` is the same number for a urlkey that
+    /// sorts slightly before this urlkey. The search gallops forward from there, or searches all rules if `near` is
+    /// `None`.
     fn not_after(&self, urlkey: &[u8], near: Option<usize>) -> usize {
         let is_counted = |rule: &Rule| self.key(rule) <= urlkey;
         let (mut begin, mut end) = (0, self.rules.len());

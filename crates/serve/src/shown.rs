@@ -73,8 +73,8 @@ fn without_algorithm(digest: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
     }
 }
 
-/// Formats a timestamp with 14 digits, as clients expect: without fractions of a second, and a shortened one as its
-/// first second.
+/// Formats a timestamp with 14 digits, as clients expect: without fractions of a second, and a shortened timestamp as
+/// its first second.
 fn in_seconds(digits: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
     if digits.len() < 14 {
         let first = Timestamp::earliest(&digits);

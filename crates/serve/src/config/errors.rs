@@ -33,8 +33,8 @@ pub struct ConfigErrors {
     pub errors: Vec<Remark>,
     /// Number of further errors that are not listed.
     pub more: usize,
-    /// Files and folders that are read together with the configuration, from the part of it that could be parsed.
-    /// Correcting one of them may fix the errors.
+    /// Files and folders that the server reads together with the configuration, as far as the configuration could be
+    /// parsed. Correcting one of them may fix the errors.
     pub files: Vec<PathBuf>,
 }
 

@@ -30,7 +30,7 @@ pub(crate) fn path(text: &str, folder: &Path) -> Result<PathBuf, String> {
     Ok(steps.collect())
 }
 
-/// Returns whether a text is the URL of something on a server or in an object store.
+/// Returns whether a text is the URL of a resource on a server or in an object store.
 pub(crate) fn is_remote(text: &str) -> bool {
     ["http://", "https://", "s3://"]
         .iter()
@@ -99,7 +99,7 @@ pub(crate) fn file_url(path: &Path) -> String {
     format!("file://{}", path.to_string_lossy().replace('%', "%25"))
 }
 
-/// Parses a template of an `http` or `https` URL: only these names are allowed in braces, and none before the path. The
+/// Parses a template of an `http` or `https` URL: only these names are allowed in braces, and only after the host. The
 /// alias `{closest}` is replaced by `{timestamp}`.
 pub(crate) fn template(text: &str, names: &[&str]) -> Result<String, String> {
     printable(text)?;

@@ -1,8 +1,8 @@
 //! Support for pywb configurations: ignores keys about pywb's own pages, and serves folders as
 //! collections.
 //!
-//! In pywb, a folder in `collections_root` that contains a folder `indexes` is a collection, and `$all` combines them
-//! all. The same applies here if the configuration says `collections_root`, `enable_auto_colls: true` or `$all`.
+//! pywb treats a folder in `collections_root` that contains a folder `indexes` as a collection, and `$all` combines all
+//! of these. The same applies here if the configuration says `collections_root`, `enable_auto_colls: true` or `$all`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -30,10 +30,10 @@ const PYWB_TOP: [&str; 48] = words(
      rules_config rules_file static_dir static_path static_prefix static_url_path surt_ordered templates_dir \
      transclusions_version url_prefix ui use_js_obj_proxy",
 );
-/// pywb's keys of a collection about its own pages.
+/// pywb's keys of a collection that concern pywb's own pages.
 const PYWB_COLLECTION: [&str; 7] = words("cache inject_scripts metadata query_limit title type ui");
 
-/// pywb's keys of a ZipNum cluster about how to read it.
+/// pywb's keys that control how it reads a ZipNum cluster.
 const PYWB_ZIPNUM: [&str; 4] = words("cookie_maker max_blocks reload_interval shard_index_loc");
 
 /// Returns whether pywb knows this top-level key.

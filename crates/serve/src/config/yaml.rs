@@ -89,7 +89,7 @@ enum Filling {
     List(Vec<Node>),
     Map {
         entries: Vec<Pair>,
-        /// Values of `<<`; explicit entries take precedence over theirs.
+        /// Values of `<<`; explicit entries take precedence over the entries of these values.
         merged: Vec<Node>,
         keys: HashSet<Rc<str>>,
         key: Option<Key>,
@@ -105,7 +105,7 @@ struct Key {
     merge: bool,
 }
 
-/// Parses a text with one document, and returns warnings about duplicate keys, of which the first one counts.
+/// Parses a text with one document. Of entries with the same key, the first one counts; the others yield warnings.
 ///
 /// # Errors
 /// The first error: invalid syntax, a document that is too large or too deep, or an unsupported type.
@@ -267,7 +267,7 @@ impl Tree {
         }
     }
 
-    /// Adds a complete value to its parent; `is_text` is false for a repeated value.
+    /// Adds a complete value to its parent; `is_text` is false for a list, a mapping, and a value repeated by `*`.
     fn put(&mut self, node: Node, is_text: bool) -> Result<(), Wrong> {
         let Some(open) = self.open.last_mut() else {
             self.root = Some(node);

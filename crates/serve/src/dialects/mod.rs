@@ -1,7 +1,7 @@
 //! API dialects. Each file parses the requests of one API into a [`Query`](crate::query::Query), and formats rows or a
 //! record as its response.
 //!
-//! Only [`routes`](crate::routes) knows the dialects; no other module depends on one.
+//! Only [`routes`](crate::routes) knows the dialects; no other module depends on a dialect.
 
 pub(crate) mod cdx;
 pub(crate) mod common_crawl;

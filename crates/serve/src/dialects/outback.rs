@@ -212,7 +212,7 @@ struct UrlResult {
 }
 
 impl UrlResult {
-    /// Counts a capture. The first capture of the next URL writes the previous URL.
+    /// Counts a capture. At the first capture of the next URL, writes the previous URL.
     fn take(current: &mut Option<UrlResult>, row: &Row, out: &mut String) {
         let Some(line) = row.capture() else { return };
         let moment = shown::value(&line, &Field::Timestamp).into_owned();

@@ -28,7 +28,7 @@ const MAX_BODY: u64 = 64 << 20;
 /// Timeout of a request body, until all of it has arrived.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Answers with a capture that the query string selects, for a request with the same method and body.
+/// Answers with a capture that the query string selects. It is a capture of a request with the same method and body.
 pub(crate) async fn answer(
     asked: &RequestTarget<'_>,
     request: Request<Incoming>,
@@ -57,7 +57,7 @@ pub(crate) async fn answer(
     record::answer(asked, &parts.headers, form, query, message).await
 }
 
-/// Answers with the capture closest to a timestamp, or to now.
+/// Answers with the capture closest to a timestamp, or to the current time.
 pub(crate) async fn replay(
     asked: &RequestTarget<'_>,
     request: Request<Incoming>,

@@ -186,7 +186,7 @@ fn named(fields: &str, columns: &[&str]) -> Result<Vec<(String, Field)>, BadQuer
     names.map(column).collect()
 }
 
-/// Converts a filter with a prefix of pywb's to the Internet Archive's syntax: `=field:text` and `!=field:text` to
+/// Converts a filter with one of pywb's prefixes to the Internet Archive's syntax: `=field:text` and `!=field:text` to
 /// regular expressions, `!~` to `~!`.
 fn as_ia(filter: &str) -> Cow<'_, str> {
     if let Some(rest) = filter.strip_prefix("!~") {

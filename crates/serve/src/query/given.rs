@@ -177,7 +177,7 @@ impl<'a> Given<'a> {
         })
     }
 
-    /// Splits filters into those by tags and all others.
+    /// Splits filters into tag filters and all others.
     fn filters(&self) -> Result<(Vec<String>, Vec<RowFilter>), BadQuery> {
         if self.filters.len() > MAX_FILTERS {
             return bad(format!(

@@ -108,7 +108,7 @@ impl Capture {
     /// Checks that a record is the capture of this row.
     ///
     /// # Errors
-    /// Fails if the record differs; the error says in what.
+    /// Fails if the record differs; the error names the difference.
     pub(super) fn agrees_with(&self, header: &Header) -> Result<(), LoadError> {
         let differs = |what: String| {
             Err(LoadError::Record(format!(

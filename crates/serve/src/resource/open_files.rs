@@ -83,7 +83,7 @@ impl OpenFiles {
     }
 }
 
-/// Returns the identity of the file at a path: device and inode.
+/// Returns the identity of the file at a path: major and minor device number, and inode.
 fn identity(path: &Path) -> io::Result<(u64, u64, u64)> {
     // Cached attributes suffice: a network file system need not ask its server each time.
     let statx = rustix::fs::statx(

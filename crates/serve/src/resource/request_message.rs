@@ -1,8 +1,8 @@
 //! Parses a request that is posted as a message in the body of another request.
 //!
 //! Such messages are written by hand, so the parser is lenient: a missing version means 1.1, lines may end with a bare
-//! LF, and a value may continue on the next line (RFC 9112, section 5.2). Without `Content-Length` the body is the
-//! rest.
+//! LF, and a value may continue on the next line (RFC 9112, section 5.2). Without `Content-Length`, the body extends to
+//! the end of the input.
 
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::{BoxStream, StreamExt};

@@ -178,7 +178,7 @@ fn take(
     Ok(())
 }
 
-/// Returns the keys of a pattern, each with whether it matches a whole urlkey only.
+/// Returns the keys of a pattern, each with a flag that is true if the key matches a whole urlkey only.
 fn keys(pattern: &str) -> Result<Vec<(String, bool)>, String> {
     let invalid = || {
         format!(

@@ -11,7 +11,7 @@ use hyper::body::Frame;
 
 use super::body::{Body, Broken, frames};
 
-/// Returns the compressed body. An error of the original body breaks it off.
+/// Returns the compressed body. An error of the original body ends the compressed body with the same error.
 pub(crate) fn body(plain: Body) -> Body {
     let data = BodyStream::new(plain);
     let encoder = GzEncoder::new(Vec::new(), Compression::fast());

@@ -72,11 +72,11 @@ pub struct Options {
     pub head: Duration,
     /// Timeout of a client that does not read the next bytes of a response.
     pub stall: Duration,
-    /// Maximum number of connections; further ones wait.
+    /// Maximum number of connections; further connections wait.
     pub connections: usize,
     /// Logs each request.
     pub access_log: bool,
-    /// Origin of pages that may read responses in a browser: `*`, or one such as `https://replay.example`.
+    /// Origin of pages that may read responses in a browser: `*`, or a single origin such as `https://replay.example`.
     pub allow_origin: Option<HeaderValue>,
     /// Serves only `/_status` and `/_metrics`, for the operator.
     pub operator: bool,
@@ -283,8 +283,8 @@ fn misdirected(
     accepted.misdirected(request)
 }
 
-/// Refuses a request from a page of another origin that changes state, here or at the server to which it is forwarded.
-/// Reading changes nothing, except that job indexes may have to be built.
+/// Refuses a request from a page of another origin if the request changes state, here or at the server to which it is
+/// forwarded. Reading changes nothing, except that job indexes may have to be built.
 fn from_elsewhere(
     request: &Request<Incoming>,
     federation: &Federation,

@@ -24,12 +24,12 @@ use crate::reason::Reason;
 use crawlspace_cdx::Field;
 use crawlspace_index::row::{self, Row, quote};
 
-/// Sources missing from an answer. The second name is pywb's.
+/// Header fields that list the sources missing from an answer. The second name is pywb's.
 const MISSING: [HeaderName; 2] = [
     HeaderName::from_static("source-errors"),
     HeaderName::from_static("reserrors"),
 ];
-/// Request parameters without an effect.
+/// Header field that lists the request parameters without an effect.
 const IGNORED: HeaderName = HeaderName::from_static("ignored-parameters");
 const IN_NAME: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
 /// Maximum size of a response that is buffered to send its `Content-Length`, in bytes.
@@ -50,8 +50,8 @@ pub(crate) struct Writer {
 const SOURCE: [&str; 3] = ["source", "source-coll", "source_type"];
 
 impl Writer {
-    /// Creates a writer of that format. With `fields`, only these are written, in that order; JSON has each
-    /// of them once.
+    /// Creates a writer of that format. If `fields` are given, only these are written, in that order; JSON has each of
+    /// them once.
     pub(crate) fn new(output: Output, mut fields: Option<Vec<String>>) -> Writer {
         if let (Some(fields), true) = (&mut fields, output != Output::Text) {
             let mut seen = HashSet::new();

@@ -28,7 +28,7 @@ const MAX_BODY: usize = 16 << 20;
 const MAX_RECORDS: usize = 10_000;
 /// Timeout of a request body, until all of it has arrived.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Header with the crawl of the request, which overrides the configured one.
+/// Header with the crawl of the request, which overrides the configured crawl.
 const CRAWL: HeaderName = HeaderName::from_static("crawlspace-crawl");
 
 /// Returns whether a path below `api/` belongs to this API.

@@ -37,7 +37,7 @@ pub(crate) fn page(
     response
 }
 
-/// Marks a response as not cacheable, since it is true only now.
+/// Marks a response as not cacheable, because it is valid only at the moment.
 pub(crate) fn fresh(mut response: Response<Body>) -> Response<Body> {
     let value = HeaderValue::from_static("no-store");
     response.headers_mut().insert(header::CACHE_CONTROL, value);

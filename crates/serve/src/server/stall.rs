@@ -13,7 +13,7 @@ use tokio::time::{Sleep, sleep};
 pub(crate) struct StallTimeout<S> {
     stream: S,
     stall: Duration,
-    /// Runs while the peer accepts nothing.
+    /// Timer that runs while the peer accepts nothing.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 

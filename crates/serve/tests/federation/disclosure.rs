@@ -1,4 +1,4 @@
-//! Tests of the information about failures that clients get, compared with the operator.
+//! Tests of the information about failures that clients get, compared with the information for the operator.
 
 use redis_tests::http::{Answer, Connection, get};
 use redis_tests::{ScriptedHost, assert_contains, assert_lacks, until};

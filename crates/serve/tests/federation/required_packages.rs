@@ -14,7 +14,8 @@ use crate::shelf::Shelf;
 /// Request for the revisit.
 const REVISIT: &str = "/w/resource?url=http://example.com/0&closest=20190101000000";
 
-/// Creates a package with originals, and one with the revisit, which requires the first one with this size.
+/// Creates a package with originals, and a package with the revisit. If `more` is set, the second package requires the
+/// first, with a size that is `more` bytes too large.
 fn packages(shelf: &mut Shelf, more: Option<u64>) {
     let index = shelf.write_index("index.cdxj");
     let first = shelf.path().join("first.wacz");

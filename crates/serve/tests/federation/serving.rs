@@ -43,8 +43,8 @@ pub struct Setup {
     pub is_guarded: bool,
     /// Logs errors only.
     pub is_quiet: bool,
-    /// Runs the server in its own process, which tests of the process need, and servers that query each other, since
-    /// within one process they would report a cycle. The following options require it.
+    /// Runs the server in its own process. Tests of the process need this, and so do servers that query each other,
+    /// because within one process they would report a cycle. The following options require it.
     pub is_apart: bool,
     /// Memory limit, in MiB.
     pub memory: Option<u64>,

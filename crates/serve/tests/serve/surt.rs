@@ -15,8 +15,8 @@ use redis_tests::packages::{self, left_out, run};
 
 const PACKAGE: &str = "surt==0.3.1";
 
-/// Accepted difference: host names with a character that is newer than the Unicode version of that Python. Whether it
-/// is a letter with a lower case, or a combining mark, is known here and not there.
+/// Accepted difference: host names with a character that is newer than the Unicode version of that Python. Crawlspace
+/// knows whether such a character is a letter with a lower case or a combining mark; that Python does not.
 const ACCEPTED: &str = "in the host is a character that is newer than that Python";
 
 /// Maps lines of JSON, each with a URL, to its key (null for invalid URLs) and to whether it has such a character. The

@@ -59,7 +59,7 @@ collections:
     assert_eq!(seq.steps[0].sources, [source("one", file("/srv/index"))]);
 }
 
-/// Creates a folder as pywb keeps it: collections `a` and `b`, and a folder without an index.
+/// Creates a folder in pywb's layout: collections `a` and `b`, and a folder without an index.
 fn kept() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for path in "a/indexes a/archive b/indexes b/acl none/archive".split(' ') {
@@ -260,7 +260,7 @@ fn unusable_rules_of_folders_are_errors() {
     assert_contains(&told, "2:14: index_paths must be a single folder");
 }
 
-/// Relative paths are relative to the file in a collection, and to the folder in a collection that is a
+/// Relative paths are relative to the configuration file; in a collection that is a folder, they are relative to that
 /// folder.
 #[test]
 fn top_level_archives_apply_to_folders() {

@@ -6,7 +6,7 @@ use super::header::{ORIGINAL, ended, without_blank_lines};
 use crate::words::words;
 use crawlspace_warc::http::{Field, Head, Status};
 
-/// Fields that pywb sends unprefixed only if they are its own: those of a capture get the prefix.
+/// Fields to which pywb adds the prefix if they belong to a capture. Without the prefix, they are pywb's own.
 const PREFIXED_BY_PYWB: [&str; 27] = words(
     "age alt-svc cache-control connection content-md5 content-security-policy content-security-policy-report-only \
      date etag expires last-modified p3p pragma public-key-pins retry-after server status \

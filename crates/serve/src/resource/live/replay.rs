@@ -19,7 +19,7 @@ use crawlspace_index::source::{Limits, SourceError};
 use crawlspace_index::timestamp::Timestamp;
 use crawlspace_warc::http::{Head, Status};
 
-/// Maximum number of bytes decoded to compare a body with the digest of its index; larger bodies stay as received.
+/// Maximum number of bytes decoded to compare a body with the digest in its row; larger bodies stay as received.
 const MAX_UNPACKED: u64 = 256 << 20;
 /// Number of bytes decoded per step.
 const STEP: usize = 256 * 1024;
@@ -106,8 +106,8 @@ fn must_be_capture(code: u16, row: &Whereabouts) -> Result<(), LoadError> {
     })
 }
 
-/// Returns the body with gzip decoded, if the archive compressed it for transfer: then the digest of its index matches
-/// the decoded body.
+/// Returns the body with gzip decoded, if the archive compressed it for transfer: then the decoded body matches the
+/// digest in its row.
 async fn unpacked(head: &Head<Status>, arrived: &Arrived, digest: &Digest) -> Option<Arrived> {
     let mut codings = head.list("Content-Encoding");
     let is_gzip = codings.next()?.eq_ignore_ascii_case(b"gzip") && codings.next().is_none();

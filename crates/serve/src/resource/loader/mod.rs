@@ -102,8 +102,8 @@ impl Archives {
     /// record.
     ///
     /// # Errors
-    /// Fails if the record is not found, invalid, or refused by `accept`. For several locations,
-    /// this is the error of the last one.
+    /// Fails if the record is not found, invalid, or refused by `accept`. If several locations were tried, this is the
+    /// error of the last location.
     pub(super) async fn load(
         &self,
         loader: &Loader,
@@ -129,8 +129,8 @@ impl Archives {
         Err(failed)
     }
 
-    /// Lists packages outside the loaders in which an original may be: packages required by those that contain the
-    /// file, and packages with these other names next to them. Each comes with its expected size, if known.
+    /// Lists packages that the loaders do not have and that may contain an original: packages required by the packages
+    /// with the file, and packages named `others` next to them. Each is listed with its expected size, if known.
     pub(super) async fn beside(
         &self,
         loaders: &[Loader],

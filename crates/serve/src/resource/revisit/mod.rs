@@ -451,9 +451,8 @@ impl Originals<'_> {
         }
     }
 
-    /// Returns whether the response may name the original, or `None` if the revisit's collection
-    /// does not even lend its payload. The decision does not depend on where the original was
-    /// found.
+    /// Returns whether the response may name the original, or `None` if the revisit's collection does not even lend the
+    /// original's payload. The decision does not depend on where the original was found.
     async fn may_lend(&self, original: &Row) -> Option<bool> {
         let Some(own) = self.collections.first() else {
             return Some(true);

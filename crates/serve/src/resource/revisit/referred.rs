@@ -20,7 +20,7 @@ pub(super) fn referred(header: &Header) -> Option<(String, Option<Row>)> {
     Some((uri, row))
 }
 
-/// Returns the original that a record of another server refers to, like [`referred`] for a header.
+/// Returns the original that a record of another server refers to, as [`referred`] does for a header.
 pub(crate) fn referred_by(record: &Record) -> Option<(String, Option<Row>)> {
     let end = end_of_header(&record.head)?;
     referred(&header::parse(record.head.get(..end)?).ok()?)

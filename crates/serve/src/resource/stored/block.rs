@@ -32,7 +32,7 @@ pub(in crate::resource) struct Block {
 /// Digests of a block, updated while it is streamed.
 #[derive(Default)]
 struct Tally {
-    /// Digests of all bytes except the last ones.
+    /// Digests of all bytes except those in `last`.
     digesters: Vec<(Algorithm, Part, Digester)>,
     /// Number of bytes included in the digests.
     length: u64,
@@ -124,7 +124,7 @@ impl Block {
         self.is_open = true;
     }
 
-    /// Returns what was found out at the end of the block.
+    /// Returns the result of the check, which is made at the end of the block.
     pub(super) fn settled(&self) -> Option<Settled> {
         self.settled
     }

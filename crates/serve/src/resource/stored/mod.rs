@@ -1,7 +1,7 @@
 //! Reads and verifies stored records.
 //!
-//! A record that fits into memory is verified as a whole before any byte is sent. A larger one is verified while it is
-//! streamed: its last bytes are held back until everything is known to be correct, so that a damaged record never
+//! A record that fits into memory is verified as a whole before any byte is sent. A larger record is verified while it
+//! is streamed: its last bytes are held back until everything is known to be correct, so that a damaged record never
 //! arrives completely.
 
 mod block;

@@ -24,11 +24,11 @@ use crate::Federation;
 use crate::indexes::{BuildStatus, Outcome, Refused};
 use crawlspace_jobs::{Error, Id, Index, IndexKind, JobSet, Missing, MissingJob, Parcel, reasons};
 
-/// Jobs contained in an index.
+/// Header field that lists the jobs contained in an index.
 const FOUND: HeaderName = HeaderName::from_static("jobs-found");
-/// Requested jobs that are not contained in an index.
+/// Header field that lists the requested jobs that are not contained in an index.
 const MISSING: HeaderName = HeaderName::from_static("jobs-missing");
-/// Reasons why jobs are missing.
+/// Header field with the reasons why jobs are missing.
 const REASONS: HeaderName = HeaderName::from_static("jobs-missing-reasons");
 /// Maximum size of a list of jobs in a header, in bytes. Longer lists are omitted, since proxies refuse such headers;
 /// the manifest contains them.

@@ -1,7 +1,7 @@
 //! The web page at `/`: collections, the state of their sources, and a search for captures.
 //!
-//! It works without scripts, and its content policy forbids them. All links are relative, so that a proxy can mount the
-//! page at any path.
+//! The page works without scripts, and its content policy forbids them. All links are relative, so that a proxy can
+//! mount the page at any path.
 
 mod calendar;
 mod search;

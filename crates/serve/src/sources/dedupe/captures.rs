@@ -30,7 +30,7 @@ const EXACT: &str = "a dedupe index supports queries for one URL, not for a pref
 pub(super) struct Asking {
     inner: Arc<Inner>,
     urlkey: Vec<u8>,
-    /// URL as requested and, if different, in its normal form. The last one is being looked up.
+    /// URL as requested and, if different, in its normal form. The last URL is being looked up.
     urls: Vec<String>,
     /// First page of each URL, and the next page of the current one.
     first: Page,
@@ -119,7 +119,8 @@ impl Asking {
         Ok(Some(batch))
     }
 
-    /// Proceeds to the next page: before the last timestamp of this one, which may have further captures.
+    /// Proceeds to the next page. Removes the captures with the last timestamp of this page, which may have further
+    /// captures; the next page begins with that timestamp.
     fn turn(&mut self, captures: &mut Vec<Capture>) -> Result<(), SourceError> {
         let moments: Vec<_> = captures.iter().map(|one| digits(&one.date)).collect();
         let last = moments.last().cloned().flatten();

@@ -45,7 +45,7 @@ pub(crate) enum DedupeError {
     /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// The crawl accepts no records any more, or not now.
+    /// The crawl accepts no records, either permanently or at the moment.
     #[error("{0}")]
     Closed(String),
     /// The index is unavailable. The text is for the operator.

@@ -53,7 +53,7 @@ pub(crate) fn runtime() -> &'static Runtime {
     RUNTIME.get_or_init(|| Runtime::new().unwrap())
 }
 
-/// Returns all rows, and whether they are said to be in order.
+/// Returns all rows, and whether the source reports that they are in order.
 pub(crate) fn ask(source: &dyn Source, lookup: &Arc<Lookup>) -> (Vec<Row>, bool) {
     runtime().block_on(async {
         let rows = source.rows(Arc::clone(lookup)).await.unwrap();

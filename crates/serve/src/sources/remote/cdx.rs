@@ -120,7 +120,7 @@ impl CdxSource {
         parameters
     }
 
-    /// Requests an order of rows, and returns whether they will be in that order.
+    /// Requests an order of rows, and returns whether the rows will be in that order.
     fn sort(&self, lookup: &Lookup, parameters: &mut Parameters) -> bool {
         let is_known = match self.dialect {
             None => false,

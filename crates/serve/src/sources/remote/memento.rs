@@ -37,8 +37,8 @@ const BATCH: usize = 512;
 
 /// A Memento archive with TimeGates and TimeMaps.
 ///
-/// For captures in order of their distance from a timestamp, the TimeGate returns the closest one and a few others;
-/// otherwise the TimeMap lists all. Only queries for a single URL are supported.
+/// Captures in order of their distance from a timestamp come from the TimeGate, which returns the closest one and a few
+/// others; otherwise the TimeMap lists all captures. Only queries for a single URL are supported.
 pub struct MementoSource {
     net: Arc<Net>,
     identity: Identity,
@@ -224,7 +224,7 @@ impl TimeMapReader {
         }
     }
 
-    /// Adds a link if it is one to a memento.
+    /// Adds a link if it leads to a memento.
     fn memento(&mut self, link: &Link) {
         if let Some(date) = link.attribute("datetime").filter(|_| link.is("memento")) {
             self.capture(date);

@@ -53,7 +53,7 @@ fn lookup(parameters: &[(&str, &str)]) -> Arc<Lookup> {
     })
 }
 
-/// Returns the rows, and whether they are said to be in order.
+/// Returns the rows, and whether the source reports that they are in order.
 async fn ask(source: &dyn Source, lookup: &Arc<Lookup>) -> Result<(Vec<Row>, bool), SourceError> {
     let rows = source.rows(lookup.clone()).await?;
     let batches: Vec<_> = rows.batches.try_collect().await?;

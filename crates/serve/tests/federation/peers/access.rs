@@ -31,7 +31,7 @@ struct World {
     captures: Vec<(String, String)>,
 }
 
-/// Excluded are accidental behaviours of pywb:
+/// Worlds exclude accidental behaviours of pywb:
 /// - of several lines with the same key, pywb applies the first one, in byte order of the whole line; here the
 ///   strictest one applies;
 /// - pywb ignores everything below the first key that sorts before the top-level domain, be it a rule for everything

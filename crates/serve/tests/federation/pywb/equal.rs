@@ -10,7 +10,7 @@ use redis_tests::Rng;
 use redis_tests::http::{Answer, ask, get};
 use redis_tests::pywb::App;
 
-/// The field that only our rows have, which is the last one in text.
+/// The field that only our rows have; it is the last field in text output.
 const OWN: &str = "source_type";
 
 #[test]
@@ -119,7 +119,7 @@ fn alike(case: &Case, ours: &Answer, theirs: &Answer) -> Result<(), String> {
     ))
 }
 
-/// Removes what may differ.
+/// Removes the parts of a line that may differ.
 fn reduce(case: &Case, line: &mut Line, is_ours: bool) {
     let query = case.query;
     let is_chosen = ["fl=", "fields=", "nosource="]

@@ -53,8 +53,9 @@ fn net() -> Arc<Net> {
     Net::new(&[loopback]).unwrap()
 }
 
-/// Runs queries for a page, for a whole site, and for the closest capture, and checks the rows. Rows said to
-/// be in order must be in order, or the source must report to the operator that its data is not sorted.
+/// Runs queries for a page, for a whole site, and for the closest capture, and checks the rows. Rows that the source
+/// reports to be in order must be in order; otherwise, the source must report to the operator that its data is not
+/// sorted.
 fn ask(runtime: &Runtime, source: &Arc<dyn Source>, queries: &[&str]) -> Result<(), String> {
     for query in queries {
         let parameters = query.split('&').filter_map(|pair| pair.split_once('='));

@@ -1,4 +1,4 @@
-//! Tests the records that are made of responses in every form.
+//! Tests the records that are created from responses in every form.
 
 use std::io::Write;
 

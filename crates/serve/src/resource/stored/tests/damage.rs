@@ -88,7 +88,7 @@ fn number() -> u64 {
     number.map_or(FILES, |number| number.parse().unwrap())
 }
 
-/// Checks a record if the validating reader knows its version, which is one of two.
+/// Checks a record if the validating reader knows its version: WARC/1.0 or WARC/1.1.
 fn assert_valid_if_known(record: &[u8]) {
     if record.starts_with(b"WARC/1.0") || record.starts_with(b"WARC/1.1") {
         assert_valid(record);

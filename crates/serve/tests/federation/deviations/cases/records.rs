@@ -43,7 +43,7 @@ pub struct Case {
     pub rewrite: Rewrite,
     /// Creates the header line of an ARC record from its URL and the length of its block.
     pub arc: Option<fn(&str, i64) -> String>,
-    /// Expected body of the replay; `None` if there must not be one.
+    /// Expected body of the replay; `None` if there must be no replay.
     pub right: Option<Vec<u8>>,
     pub status: u16,
     /// Expected fields of the replay.
