@@ -1,8 +1,8 @@
 //! Spellings of urlkeys by the programs that write indexes.
 //!
-//! In Crawlspace, a capture has one urlkey: the [`urlkey`] of its URL. Other programs spell some keys in another way,
-//! so that an index may contain a capture under another key. [`SPELLINGS`] lists the supported spellings; [`keys`]
-//! returns all keys that may hold captures of a URL, and [`canonical`] the urlkey of a line.
+//! Crawlspace gives a capture one urlkey: the [`urlkey`] of its URL. Other programs spell some keys in another way, so
+//! that an index may contain a capture under another key. [`SPELLINGS`] lists the supported spellings; [`keys`] returns
+//! all keys that may hold captures of a URL, and [`canonical`] the urlkey of a line.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;

@@ -1,4 +1,5 @@
-//! Caches whose items are merged from items of other caches. A request succeeds even if some of these are missing.
+//! Caches whose items are merged from items of other caches. A request succeeds even if some of the items to merge are
+//! missing.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

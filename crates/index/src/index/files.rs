@@ -33,7 +33,7 @@ const MAX_CHANGES: u32 = 16;
 /// Counts how often each file changed while a query read it.
 ///
 /// A query lists its files again after each change. A file that changes all the time, such as a package that is being
-/// written, is skipped after some changes, so that it does not use up the attempts that others need.
+/// written, is skipped after some changes, so that it does not use up the attempts that the other files need.
 #[derive(Debug, Default)]
 pub struct Changes(Mutex<HashMap<PathBuf, u32>>);
 
@@ -54,7 +54,7 @@ pub struct Files {
     next: usize,
     sought: Sought,
     pub(super) order: Order,
-    /// The requested time, for queries in [`Order::Closest`]; these need few keys.
+    /// The requested time, for queries in [`Order::Closest`].
     moment: Option<Timestamp>,
     /// Size of the first read of a file, in bytes.
     piece: usize,
@@ -77,7 +77,8 @@ pub struct Files {
 }
 
 impl Files {
-    /// Searches all entries, and returns the lines in an order; [`Order::Closest`] needs few keys.
+    /// Searches all entries, and returns the lines in `order`. With [`Order::Closest`], the span of `sought` must cover
+    /// a single urlkey.
     pub fn new(entries: Arc<[Arc<Entry>]>, sought: Sought, order: Order) -> Files {
         let moment = match order {
             Order::Closest(moment) => Some(moment),
@@ -114,7 +115,7 @@ impl Files {
 
     /// Skips files that cannot be read, and collects their errors in `gaps`. A file that changed since it was listed is
     /// an error until the first row has been found, so that the caller can list the files again; after too many
-    /// `changes`, it is skipped like the others.
+    /// `changes`, it is skipped like the unreadable files.
     pub fn with_gaps(mut self, gaps: Arc<Gaps>, changes: Arc<Changes>) -> Files {
         self.gaps = Some(gaps);
         self.changes = changes;

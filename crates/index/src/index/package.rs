@@ -107,8 +107,8 @@ struct Reading<'a> {
 }
 
 impl Package {
-    /// Reads the packages at a location: one package, or those that it contains or names. A damaged package gets an
-    /// index that cannot be read, so that queries report it as missing.
+    /// Reads the packages at a location: one package, or the packages that it contains or names. A damaged package gets
+    /// an index that cannot be read, so that queries report it as missing.
     pub(super) fn read(
         listed: &Listed,
         net: Option<&Arc<Net>>,
@@ -199,7 +199,7 @@ impl Package {
         place.ok_or_else(|| failed(format!("{}: {member} is compressed", self.location)))
     }
 
-    /// Returns the packages that this one declares to require.
+    /// Returns the packages that this package declares to require.
     ///
     /// # Errors
     /// Fails if the package cannot be read.

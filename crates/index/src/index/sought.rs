@@ -13,7 +13,7 @@ use super::span::Span;
 use crate::spelling::{self, js_request, js_stored, warcio_js};
 use crate::timestamp::Timestamp;
 
-/// Schemes whose URLs one spelling uses as keys unchanged, while another one reverses their hosts.
+/// Schemes whose URLs one spelling uses as keys unchanged, while another spelling reverses their hosts.
 const RAW_SCHEMES: [&str; 4] = ["ftp:", "ftps:", "ws:", "wss:"];
 
 /// Keys in other spellings that may hold captures of a query.

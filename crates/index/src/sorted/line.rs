@@ -32,8 +32,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Finds the urlkey and the timestamp at the start of a line. `None` without them; the rest of the line is not
-    /// checked.
+    /// Finds the urlkey and the timestamp at the start of a line. `None` if one of them is missing; the rest of the
+    /// line is not checked.
     #[inline]
     pub fn of(line: &[u8]) -> Option<Shape> {
         let key = memchr::memchr(b' ', line)?;
@@ -73,7 +73,7 @@ pub fn trimmed(line: &[u8]) -> &[u8] {
     }
 }
 
-/// Returns whether a line need not contain a capture: it is blank, or the ` CDX …` header of an index.
+/// Returns whether a line is valid without a capture: it is blank, or the ` CDX …` header of an index.
 pub fn is_no_capture(line: &[u8]) -> bool {
     line.is_empty() || line.starts_with(b" CDX") || line.starts_with(b"CDX ")
 }
@@ -83,8 +83,7 @@ pub fn is_no_capture(line: &[u8]) -> bool {
 struct Marks {
     /// The JSON may have a member that the source sets itself.
     may_have_own: bool,
-    /// The JSON may have several URLs. Access rules might be checked for one of them, while readers
-    /// use another one.
+    /// The JSON may have several URLs. Access rules might be checked for one URL, while readers use another URL.
     may_have_urls: bool,
 }
 
@@ -128,7 +127,7 @@ fn is_about_one_url(json: &[u8]) -> bool {
     urls.all(|url| Some(url) == first)
 }
 
-/// Makes rows of lines. The rows of a batch share their memory.
+/// Converts lines to rows. The rows of a batch share their memory.
 pub struct Writer {
     members: Arc<str>,
     text: Vec<u8>,

@@ -10,7 +10,7 @@ const MIN_BLOCK: u64 = 4 << 10;
 /// are faster.
 const MIN_BLOCK_IN_MEMORY: u64 = 512;
 const MAX_BLOCK: u64 = 16 << 10;
-/// Maximum number of cached nodes per file: the first ones of a search, which most searches visit.
+/// Maximum number of cached nodes per file: the first nodes of a search, which most searches visit.
 const MAX_NODES: usize = 1 << 18;
 /// Memory limit of the cached nodes of all files, in bytes.
 const MAX_MEMORY: usize = 128 << 20;

@@ -294,7 +294,7 @@ impl Input {
     }
 }
 
-/// Returns the first bytes as a number that sorts like them.
+/// Returns the first bytes as a number with the same sort order.
 fn rank(head: &[u8]) -> u128 {
     if let Some(first) = head.first_chunk() {
         return u128::from_be_bytes(*first);

@@ -37,7 +37,7 @@ pub struct Options {
     pub lines: usize,
     /// Compression level of gzip, from 1 to 9.
     pub level: u32,
-    /// Number of threads that compress. With 0, the calling thread does.
+    /// Number of threads that compress blocks. With 0, the calling thread compresses them.
     pub threads: usize,
 }
 

@@ -30,7 +30,7 @@ impl Batch {
     }
 }
 
-/// Threads that compress batches. They end when this is dropped.
+/// Threads that compress batches. They end when this value is dropped.
 pub(super) struct Packers {
     level: u32,
     threads: usize,

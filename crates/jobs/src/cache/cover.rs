@@ -14,9 +14,8 @@ const END: &str = "-cache";
 const MAX_CANDIDATES: usize = 256;
 
 impl MultiFileBasedCache {
-    /// Returns disjoint entries that each contain several jobs of this set and no others. The
-    /// largest entries are chosen first, so that few are needed. Entries that `is_current` rejects
-    /// are skipped.
+    /// Returns disjoint entries that each contain several jobs of this set and no other jobs. The largest entries are
+    /// chosen first, so that few are needed. Entries that `is_current` rejects are skipped.
     ///
     /// # Errors
     /// Fails if the folder cannot be read, or with an error of `is_current`.
@@ -45,7 +44,7 @@ impl MultiFileBasedCache {
         Ok(parts)
     }
 
-    /// Returns the entry with the most jobs of this set and no others.
+    /// Returns the entry with the most jobs of this set and no other jobs.
     ///
     /// # Errors
     /// Fails if the folder cannot be read.
@@ -58,7 +57,7 @@ impl MultiFileBasedCache {
         Ok(None)
     }
 
-    /// Lists entries with at least `least` jobs of this set and no others, largest first.
+    /// Lists entries with at least `least` jobs of this set and no other jobs, largest first.
     fn subsets(
         &self,
         jobs: &JobSet,

@@ -66,7 +66,7 @@ impl Lock {
         Ok(lock.is_valid().then_some(lock))
     }
 
-    /// Returns whether the lock file is still the one at its path. If it was removed, other processes lock a new file.
+    /// Returns whether the lock file is still the file at its path. If it was removed, other processes lock a new file.
     pub(crate) fn is_valid(&self) -> bool {
         match (self.file.metadata(), fs::metadata(&self.path)) {
             (Ok(held), Ok(there)) => (held.dev(), held.ino()) == (there.dev(), there.ino()),

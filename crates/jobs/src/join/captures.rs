@@ -1,11 +1,10 @@
 //! The rows of a CDX for one URL, and their assignment to lines of the `crawl.log`.
 //!
-//! A row belongs to a line of the same second. If a second has several rows (a 401 and the 200 that follows),
-//! the position that Heritrix 3 logs identifies the row. In ARC files, the line's `content-size:` identifies
-//! it too, because it equals the length in the CDX. Otherwise, the last lines get the last rows, with the
-//! highest offsets in the last file. If there are fewer rows than lines, the assignment is ambiguous: none of
-//! these lines gets a position, unless all of them have the same digest. So a row is never the position of
-//! two digests.
+//! A row belongs to a line of the same second. If a second has several rows (a 401 and the 200 that follows), the
+//! position that Heritrix 3 logs identifies the row. In ARC files, the line's `content-size:` identifies it too,
+//! because it equals the length in the CDX. Otherwise, the last lines get the last rows, with the highest offsets in
+//! the last file. If there are fewer rows than lines, the assignment is ambiguous: none of these lines gets a position,
+//! unless all of them have the same digest. Therefore, no row gives its position to two digests.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;

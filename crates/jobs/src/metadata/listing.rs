@@ -9,7 +9,7 @@ use super::list::{self, Named};
 use crawlspace_wacz as wacz;
 use crawlspace_wacz::{Location, Problem};
 
-/// Maximum number of listings that are read from one place; more than that are treated as an endless site.
+/// Maximum number of listings that are read from one place; a place with more listings is treated as an endless site.
 const MAX_LISTINGS: usize = 100_000;
 /// Maximum nesting depth of folders; deeper folders are treated as an endless site.
 const MAX_DEPTH: usize = 64;

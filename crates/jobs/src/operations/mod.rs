@@ -1,6 +1,6 @@
 //! Operations on the caches of a folder: list and verify entries, make room, copy entries.
 //!
-//! None of these needs the archive, or blocks requests for indexes.
+//! These operations do not need the archive, and do not block requests for indexes.
 
 mod collect;
 mod copy;

@@ -289,7 +289,7 @@ impl RawCaches {
         }))
     }
 
-    /// Stores lines in the cache if there was a record of them, and returns the reason otherwise.
+    /// Stores lines in the cache if there was a record of them. Otherwise returns the reason why they are missing.
     fn keep(
         &self,
         job: JobId,

@@ -267,7 +267,7 @@ fn pass(
     }
 }
 
-/// An output file, or none.
+/// An output file; `None` to discard the bytes.
 struct Output<'a>(Option<(&'a Path, BufWriter<File>)>);
 
 impl<'a> Output<'a> {

@@ -26,9 +26,9 @@ pub(crate) struct Blocks {
     lines: Lines<Stretch>,
     from: Vec<u8>,
     to: Vec<u8>,
-    /// One block of look-behind, in forward direction only. While `near` is true, the last block that
-    /// begins before the span: its end may have the first matching lines. After that, the first block
-    /// of the span, until it is returned.
+    /// One block of look-behind, in forward direction only. While `near` is true, this is the last block that begins
+    /// before the span, because its end may have the first matching lines. Afterwards, it is the first block of the
+    /// span, until that block is returned.
     held: Option<Block>,
     /// True until a block of the span has been found.
     near: bool,
@@ -57,7 +57,7 @@ struct Hint {
     /// Lines of the secondary index that were passed over before the first block that is read, the
     /// nearest one last.
     passed: Vec<u8>,
-    /// The line of the block after those that were read to find the start.
+    /// The line of the block after the blocks that were read to find the start.
     ahead: Option<Vec<u8>>,
     begun: bool,
     /// Texts that were read in advance, the next one last.

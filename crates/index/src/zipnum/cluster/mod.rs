@@ -39,7 +39,7 @@ pub(crate) struct Cluster {
     /// True if the secondary index is only a hint. In packages, its keys may differ from those of
     /// the first lines of the blocks, and lines may be repeated.
     hinted: bool,
-    /// The part of blocks whose lines do not name one.
+    /// The part that contains the blocks whose index lines name no part.
     part: Box<str>,
     /// True if the part was listed together with the index, so that a missing part means that both have changed.
     listed: bool,
@@ -68,7 +68,7 @@ impl Cluster {
         self
     }
 
-    /// Returns the part of blocks whose lines do not name one; empty if unknown.
+    /// Returns the part that contains the blocks whose index lines name no part; empty if unknown.
     pub(crate) fn part(&self) -> &str {
         &self.part
     }

@@ -44,8 +44,8 @@ fn of_others(stage: &Stage) -> State {
     state(&cache_dir)
 }
 
-/// Requests jobs 1 to 3, of which the second may be missing, in separate caches. Checks that the others have the
-/// expected state, and returns the index, or the reason why the second job is missing.
+/// Requests jobs 1 to 3, of which the second may be missing, in separate caches. Checks that the other two jobs have
+/// the expected state, and returns the index, or the reason why the second job is missing.
 fn second(stage: &Stage, others: &State) -> Result<Index, Missing> {
     let cache_dir = stage.path().join("cache");
     let _ = fs::remove_dir_all(&cache_dir);

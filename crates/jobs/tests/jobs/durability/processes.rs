@@ -231,7 +231,7 @@ pub struct Running {
 /// Result of a process.
 pub struct Ended {
     pub status: ExitStatus,
-    /// Lines that it sent.
+    /// Lines that the process sent.
     pub said: Vec<String>,
     pub errors: String,
 }
@@ -309,7 +309,7 @@ impl Drop for Running {
 }
 
 impl Ended {
-    /// Asserts that it completed its task.
+    /// Asserts that the process completed its task.
     pub fn assert_done(&self) -> &Ended {
         let is_done = self.said.last().is_some_and(|said| said == "done");
         assert!(
@@ -322,7 +322,7 @@ impl Ended {
         self
     }
 
-    /// Returns the number of entries that it built, failed to build, and found damaged.
+    /// Returns the number of entries that the process built, failed to build, and found damaged.
     pub fn figures(&self) -> [u64; 3] {
         let said = self
             .said
@@ -333,7 +333,7 @@ impl Ended {
         numbers.try_into().expect("three")
     }
 
-    /// Returns the entries that it got, each with the checksum of the lines as read.
+    /// Returns the entries that the process got, each with the checksum of the lines as read.
     pub fn got(&self) -> impl Iterator<Item = (&str, u128)> {
         let got = self
             .said

@@ -150,7 +150,7 @@ fn set_built_from_larger_sets_equals_one_built_from_jobs() {
     assert_eq!(lines(&fresh.entry, "digest"), by_digest);
 }
 
-/// Use more jobs than are merged at once, and more than are held in use.
+/// Uses more jobs than can be merged at once, and more than the number of entries held in use.
 #[test]
 fn set_may_have_more_jobs_than_open_files() {
     let stage = Stage::new();
