@@ -12,14 +12,14 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// Timeout of a connection attempt.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// If the server was available for this long, the next outage gets the full time limit again.
+/// Time of availability after which the next outage gets the full time limit again.
 const STEADY: Duration = Duration::from_secs(10);
 
 /// Wait for an unavailable server, with a time limit.
 pub struct Patience<'a> {
     url: &'a str,
     wait: Duration,
-    /// Ends the wait early when it becomes true.
+    /// Flag that ends the wait early when it becomes true.
     stop: &'a AtomicBool,
     /// Deadline of the last wait, and the time at which the server answered again.
     last: Option<(Instant, Instant)>,

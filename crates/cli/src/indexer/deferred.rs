@@ -223,7 +223,7 @@ impl RecordCache {
         group
     }
 
-    /// Returns packages to the cache for the next group.
+    /// Puts packages back into the cache for the next group.
     pub(crate) fn again(&self, group: Vec<(Box<Package>, Vec<u8>, Vec<u8>)>) {
         let mut packages = self.packages();
         for (package, item, _) in group.into_iter().rev() {
@@ -231,7 +231,7 @@ impl RecordCache {
         }
     }
 
-    /// Returns a package to the cache that must be counted on its own.
+    /// Puts back a package that must be counted on its own.
     pub(crate) fn give_back(&self, package: Box<Package>, item: Vec<u8>) {
         self.packages().singles.push_back((package, item));
     }

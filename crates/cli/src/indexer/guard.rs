@@ -1,4 +1,4 @@
-//! Leases of packages in work: renews their guard keys, so that no other importer takes them over.
+//! Leases of packages in progress: renews their guard keys, so that no other importer takes them over.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::queue::{Queue, Stage};
 
-/// Packages in work. One thread renews all their guards.
+/// Packages in progress. One thread renews all their guards.
 #[derive(Default)]
 pub(super) struct Guards {
     held: Mutex<Vec<Arc<Held>>>,
@@ -14,7 +14,7 @@ pub(super) struct Guards {
     ended: AtomicBool,
 }
 
-/// A package in work.
+/// A package in progress.
 pub(super) struct Held {
     queue: Queue,
     stage: Stage,

@@ -337,7 +337,7 @@ impl Queue {
         Package::from_json(item, self.crawl.as_deref())
     }
 
-    /// Queues packages again whose revisits could not be read last time.
+    /// Queues again the packages whose revisits the last import could not read.
     pub(crate) fn retry(&self) -> Result<(), Error> {
         const RETRY: &str = "while redis.call('RPOPLPUSH', KEYS[1], KEYS[2]) do end";
         let retry = self.script(RETRY, &["src:retry", "src:r"], &[]);
@@ -666,7 +666,7 @@ impl Queue {
         self.server.ask(Call::new(aside).repeatable())
     }
 
-    /// Counts those revisits of a batch that was set aside that have an original now, and keeps the others aside.
+    /// Counts the revisits of a set-aside batch that have an original now, and keeps the other revisits set aside.
     /// Returns false if the batch is no longer equal to `was`.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn settle(

@@ -181,8 +181,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Returns the size in bytes above which responses are checked for redundancy, in the profile whose tools show the
-    /// total.
+    /// Returns the size in bytes above which responses are checked for redundancy, in the profile of Browsertrix, whose
+    /// tools show the total size of redundant responses.
     pub(super) fn redundant_above(&self) -> Option<u64> {
         (self.profile == Profile::Browsertrix).then_some(REVISIT_SIZE)
     }
@@ -219,8 +219,8 @@ impl Work<'_> {
         Ok(batches.iter().map(of_batch).collect())
     }
 
-    /// Separates hashes with an original from the others, which are returned in the set-aside format; empty if there
-    /// are none.
+    /// Separates hashes with an original from hashes without one. Returns the latter in the set-aside format, which is
+    /// empty if all hashes have an original.
     fn divide<'a>(
         &self,
         crawl: &str,

@@ -74,7 +74,7 @@ for i = 3, #ARGV, 2 do
 end
 return 0";
 
-/// Removes entries that are in the index from the queue. Returns the number removed.
+/// Removes from the queue the entries that are in the index. Returns the number removed.
 pub(super) const DROP: &str = r"
 local q, qset = unpack(KEYS)
 local dropped = 0
@@ -160,7 +160,7 @@ end
 return taken"
 );
 
-/// Removes a taken entry that cannot be read from the queue. Returns its name.
+/// Removes from the queue a taken entry that cannot be read. Returns its name.
 pub(super) const SKIP: &str = concat!(
     name_of!(),
     r"

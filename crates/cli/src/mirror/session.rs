@@ -123,8 +123,8 @@ impl Session {
         Ok(changes)
     }
 
-    /// Makes one round trip to the server. Changes of one transaction are announced together, so after this call no
-    /// change of a transaction is missing whose first change has been received.
+    /// Makes one round trip to the server. Changes of one transaction are announced together, so if one change of a
+    /// transaction was received before this call, all of its changes have been received after it.
     pub(crate) fn prove_alive(&mut self) -> Result<(), Error> {
         let alive = self.client.is_valid(SILENCE);
         alive.map_err(Error::postgres("PostgreSQL"))

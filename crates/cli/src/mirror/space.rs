@@ -95,7 +95,7 @@ impl Space {
         Ok(())
     }
 
-    /// Adds a row to the staged copy. `new`: its id is not in the copy yet.
+    /// Adds a row to the staged copy. `new` means that its id is not in the copy yet.
     pub(crate) fn stage(&mut self, row: &Row, new: bool) -> Result<(), Error> {
         if row.tags.is_empty() {
             return Ok(());

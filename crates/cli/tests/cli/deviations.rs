@@ -1,4 +1,4 @@
-//! Nonconforming records of real tools, and damaged ones: how `dedupe index` handles them.
+//! Tests how `dedupe index` handles nonconforming records of real tools, and damaged records.
 
 #[path = "../../../serve/tests/federation/deviations/cases/mod.rs"]
 #[allow(dead_code, unused_imports)]

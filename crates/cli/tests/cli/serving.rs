@@ -18,23 +18,23 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Starts it with a configuration, to which loopback addresses are added as allowed.
+    /// Starts the server with a configuration, to which loopback addresses are added as allowed.
     pub fn start(config: &str) -> Stage {
         Stage::start_with(config, "")
     }
 
-    /// Starts it with additional command-line arguments.
+    /// Starts the server with additional command-line arguments.
     pub fn start_with(config: &str, words: &str) -> Stage {
         let dir = tempfile::tempdir().unwrap();
         Stage::of(command(dir.path(), config, words), dir)
     }
 
-    /// Starts it with the configuration in the test's own folder.
+    /// Starts the server with the configuration in the test's own folder.
     pub fn start_in(folder: &Path, config: &str) -> Stage {
         Stage::start_in_with(folder, config, "")
     }
 
-    /// Starts it with the configuration in the test's own folder and additional command-line arguments.
+    /// Starts the server with the configuration in the test's own folder and additional command-line arguments.
     pub fn start_in_with(folder: &Path, config: &str, words: &str) -> Stage {
         let dir = tempfile::tempdir().unwrap();
         Stage::of(command(folder, config, words), dir)
@@ -50,7 +50,7 @@ impl Stage {
         }
     }
 
-    /// Returns the address on which it listens.
+    /// Returns the address on which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -21,10 +21,10 @@ use crate::url::redis_url;
 
 /// Export the metrics of servers to Prometheus.
 ///
-/// A scrape costs a server INFO and one command of a few microseconds per index, frontier and tag
-/// space, regardless of their size. It automatically finds those that were used since the server
-/// started, up to --limit of each kind, and only counts the others. Ends on SIGTERM and Ctrl-C. See
-/// docs/guide/operations.md for the metrics to watch.
+/// A scrape costs a server INFO and one command of a few microseconds per index, frontier and tag space, regardless of
+/// their size. The exporter finds the data sets that were used since the server started, and exports up to --limit of
+/// each kind; it only counts the others. Ends on SIGTERM and Ctrl-C. See docs/guide/operations.md for the metrics to
+/// watch.
 #[derive(Args)]
 #[command(after_help = "Examples:
   crawlspace exporter --redis redis://10.0.0.5:6379 --redis redis://10.0.0.6:6379
@@ -48,7 +48,7 @@ pub(crate) struct Exporter {
     /// address accepts only addresses and localhost, and any other address accepts all hosts.
     #[arg(long = "host", value_name = "HOST")]
     hosts: Vec<Host>,
-    /// Maximum number of indexes, frontiers and tag spaces of a server, each.
+    /// Maximum number of indexes per server, and likewise of frontiers and of tag spaces.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(0..=1000))]
     limit: u16,
     /// The prefix of an index to export even if it was not used; may be given several times.

@@ -137,7 +137,7 @@ enum Subject {
 /// The server and the prefix of the data.
 #[derive(Args)]
 struct Server {
-    /// The server, or one of a cluster, with the Crawlspace module loaded.
+    /// The server, or one node of a cluster, with the Crawlspace module loaded.
     #[arg(
         long,
         alias = "redisDedupeUrl",

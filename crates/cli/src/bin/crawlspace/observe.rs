@@ -334,8 +334,8 @@ impl Look {
         Ok(busy.collect())
     }
 
-    /// Queries the statistics of each data set until the limit is reached. Empty data sets are left out unless the
-    /// caller named them; counts data sets that the server refuses to show as others.
+    /// Queries the statistics of each data set until the limit is reached. Leaves out empty data sets unless the caller
+    /// named them. Data sets that the server refuses to show are only counted, in `others`.
     fn each<T>(
         &mut self,
         sought: Sought,

@@ -41,7 +41,7 @@ pub(crate) struct Top {
     /// Time between two samples; rates are computed over it.
     #[arg(long, value_name = "SPAN", value_parser = time::span, default_value = "1s")]
     interval: Duration,
-    /// Maximum number of indexes, frontiers and tag spaces, each.
+    /// Maximum number of indexes, and likewise of frontiers and of tag spaces.
     #[arg(long, value_name = "N", default_value_t = 20)]
     limit: u16,
     /// The prefix of an index to show even if it was not used; may be given several times.

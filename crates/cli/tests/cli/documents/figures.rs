@@ -424,7 +424,7 @@ fn commands_readme_lists_the_slices_that_missed_the_goal() {
     );
 }
 
-/// Evaluates a constant expression, in milliseconds if it is a duration; also returns true if it is one.
+/// Evaluates a constant expression, in milliseconds if it is a duration, and returns true in that case.
 fn value(expression: &str) -> Option<(u64, bool)> {
     let expression = expression.trim();
     for (unit, milliseconds) in [("from_secs(", 1000), ("from_millis(", 1)] {

@@ -14,8 +14,8 @@ fn undisturbed(stage: &Stage, relay: &Relay) -> u64 {
     relay.sent() - before
 }
 
-/// Starts an import over the relay repeatedly. When it has sent a random number of bytes, `strike` is called, which
-/// returns how the import ended; then it is started again. The last run is not disturbed.
+/// Starts an import over the relay repeatedly. When the import has sent a random number of bytes, calls `strike`, which
+/// returns how the import ended, and starts the import again. The last run is not disturbed.
 fn until_done(
     import: &Indexer,
     relay: &Relay,

@@ -1,4 +1,5 @@
-//! Tests `crawlspace chg pack` and `unpack`, and what the tool shows of frontiers in either storage and on the way.
+//! Tests `crawlspace chg pack` and `unpack`, and the tool's output for frontiers in both storage formats and during a
+//! conversion.
 
 use std::os::unix::process::ExitStatusExt;
 
@@ -13,7 +14,7 @@ use crate::operators::monitoring::{figures, of};
 use crate::operators::stage::{FRONTIER, crawlspace, frontier};
 use crate::tool::tool;
 
-/// Number of groups that take long enough to move that a test can interrupt it.
+/// Number of groups whose conversion takes long enough for a test to interrupt it.
 const MANY: u32 = 20_000;
 
 fn slow_and_durable() -> Options {
@@ -35,14 +36,14 @@ fn storage(server: &Server) -> Value {
     chg(server, "info --json").object()["storage"].clone()
 }
 
-/// Waits until the frontier is in this storage.
+/// Waits until the frontier is in this storage format.
 fn until_stored(c: &mut Wire, storage: &str) {
     until("the frontier is in that storage", || {
         ok!(c, "CHG.INFO", FRONTIER).field("storage") == bulk(storage)
     });
 }
 
-/// Starts the tool, and waits until the frontier moves.
+/// Starts the tool, and waits until the frontier is being converted.
 fn start(server: &Server, words: &str, moving: &str) -> Program {
     let url = server.url();
     let tool = tool(format!("chg {words} --redis {url} --prefix {FRONTIER}"));

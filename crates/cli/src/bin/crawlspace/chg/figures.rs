@@ -133,7 +133,7 @@ fn print_why(why: &Why) -> io::Result<()> {
     table.end()
 }
 
-/// Show expired leases, of workers that died or took longer than their lease.
+/// Show the expired leases of workers that died or took longer than their lease.
 ///
 /// Each expired lease is shown once, because reading a report removes it from the server's list. The work is not
 /// lost: another worker gets it.

@@ -15,9 +15,9 @@ use crate::terminal::complain;
 
 /// Find captures in an index: by URL, or by digest.
 ///
-/// Prints them as CDXJ lines, the earliest first. Give the index by its folder, or by the kind and
-/// jobs that were given to `get`; this command builds nothing. If no index covers all of the jobs,
-/// the one with the most of them is searched, and the other jobs are printed on standard error.
+/// Prints them as CDXJ lines, the earliest first. Give the index by its folder, or by the kind and jobs that were given
+/// to `get`; this command builds nothing. If no index covers all of the jobs, the index with the most of these jobs is
+/// searched, and the other jobs are printed on standard error.
 ///
 /// Exit status: 0 when something is found, 1 when nothing is found or something failed, 2 when the
 /// command line is wrong.

@@ -19,8 +19,8 @@ use crate::terminal::complain;
 /// meanwhile. A damaged entry is built again when it is requested; --remove frees its space at once. Entries whose
 /// parts have changed are reported as outdated: the next `get` rebuilds them.
 ///
-/// Exit status: 0 when all entries are intact, 1 when one is damaged or the folder does not exist,
-/// 2 when the command line is wrong.
+/// Exit status: 0 when all entries are intact, 1 when an entry is damaged or the folder does not exist, 2 when the
+/// command line is wrong.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace index verify --cache-dir /var/cache/crawlspace")]

@@ -1,4 +1,4 @@
-//! `crawlspace wacz check`: verifies that all WACZ files that others need are present.
+//! `crawlspace wacz check`: verifies that all WACZ files that other WACZ files need are present.
 
 use std::io::{self, IsTerminal};
 
@@ -11,7 +11,7 @@ use crate::columns::Columns;
 use crate::table::{bytes, count, many, print_json};
 use crate::terminal::{complain, say, shown};
 
-/// Check that the WACZ files that others need for replay are present.
+/// Check that the WACZ files that other WACZ files need for replay are present.
 ///
 /// A WACZ file with revisit records names in its datapackage.json the files that hold the originals
 /// ("relation" → "requires"). Each of them must be among the given files, with the right size and
