@@ -56,7 +56,7 @@ pub use guard::{Guard, Network};
 use names::Names;
 use pool::{Pool, Server};
 
-/// The example of the README compiles and runs.
+/// Compiles and runs the example of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -60,7 +60,8 @@ pub fn total(headers: &HeaderMap) -> Option<u64> {
     number(range.strip_prefix("bytes */")?)
 }
 
-/// Returns the content coding of a response that was requested without one, unless it belongs to the file itself.
+/// Returns the content coding of a response to a request without a content coding, unless it belongs to the file
+/// itself.
 pub fn foreign_coding(headers: &HeaderMap, url: &Url) -> Option<String> {
     let is_own = |coding: &String| match coding.to_ascii_lowercase().as_str() {
         "identity" => true,

@@ -97,8 +97,8 @@ impl SourceError {
         }
     }
 
-    /// Classifies an error for the circuit breaker: a failure caused by one query must not disable
-    /// the source for others.
+    /// Classifies an error for the circuit breaker: a failure caused by one query must not disable the source for other
+    /// queries.
     pub fn fault(&self) -> Fault {
         match self {
             // 508 Loop Detected: the query has already passed through this server, or through too

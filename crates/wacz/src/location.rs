@@ -49,9 +49,9 @@ impl Location {
     /// Resolves `path` as it appears in a file at this location: a URL, an absolute path, or a path relative to the
     /// folder.
     ///
-    /// For security, a file at a URL can only refer to other URLs, because its author must not choose files of this
-    /// machine. Objects in a bucket can only be referred to by files in the same bucket, because the author must not
-    /// use the credentials of this machine.
+    /// A file at a URL can only refer to other URLs, because its author must not choose files of this machine. Objects
+    /// in a bucket can only be referred to by files in the same bucket, because the author must not use the credentials
+    /// of this machine.
     ///
     /// ```
     /// use crawlspace_wacz::Location;

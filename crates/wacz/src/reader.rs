@@ -244,7 +244,7 @@ impl Wacz {
     }
 
     /// Returns the CDX and CDXJ members, plain or gzip: those in `indexes/`, or those anywhere if that folder has none.
-    /// Of members with the same stem (`index.cdx`, `index.cdx.gz`), which are the same index, one is returned.
+    /// Members with the same stem (`index.cdx`, `index.cdx.gz`) are the same index, so only one of them is returned.
     /// Secondary indexes (`index.idx`) are not included.
     pub fn indexes(&self) -> &[Member] {
         &self.indexes

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::Problem;
 
-/// A local file, or a range of one. Includes unnamed files that were downloaded.
+/// A local file, or a range of a local file. Includes unnamed files that were downloaded.
 #[derive(Clone, Debug)]
 pub(super) struct Disk {
     file: Arc<File>,

@@ -9,7 +9,7 @@ const MAX_TRAILER: usize = 16 * 1024;
 
 /// An incremental decoder of chunked bodies.
 ///
-/// It is strict by default: chunk boundaries are never guessed.
+/// The decoder is strict by default: chunk boundaries are never guessed.
 #[derive(Debug, Default)]
 pub struct Chunked {
     state: ChunkState,

@@ -33,11 +33,11 @@ pub const MAX_OPEN: usize = 1 << 20;
 /// End of a record, as determined from the bytes after its block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ending {
-    /// Number of these bytes that still belong to the record.
+    /// Number of the bytes after the block that still belong to the record.
     pub size: usize,
-    /// Number of these bytes, from the first on, that seem to belong to the block.
+    /// Number of the bytes after the block, from the first on, that seem to belong to the block.
     pub longer: usize,
-    /// True if those bytes may be superfluous line ends instead of part of the block.
+    /// True if these `longer` bytes may be superfluous line ends instead of part of the block.
     pub may_be_padding: bool,
     /// Number of bytes at the end of the block that may be the line ends missing after it.
     pub within: usize,

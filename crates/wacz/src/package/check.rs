@@ -48,7 +48,7 @@ pub struct Checked {
     pub name: String,
     /// True if everything that the package requires, directly and indirectly, is in the set.
     pub complete: bool,
-    /// The packages that it requires directly.
+    /// The packages that this package requires directly.
     pub requires: Vec<Requirement>,
 }
 
@@ -59,7 +59,7 @@ pub struct Requirement {
     /// The required package.
     #[serde(flatten)]
     pub required: Required,
-    /// The result of looking for it in the set.
+    /// The result of looking for that package in the set.
     #[serde(flatten)]
     pub state: Presence,
 }

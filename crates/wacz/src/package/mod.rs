@@ -31,7 +31,7 @@ pub struct Required {
     /// The size of the file in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
-    /// The crawl that it is part of.
+    /// The crawl to which the file belongs.
     #[serde(default, rename = "crawlId", skip_serializing_if = "Option::is_none")]
     pub crawl: Option<String>,
 }
