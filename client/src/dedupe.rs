@@ -300,8 +300,8 @@ impl<S: Ask> Index<S> {
 }
 
 impl<S: Steps> Index<S> {
-    /// Sends the `DEDUPE.ADD` and the `DEDUPE.REVISIT` of one batch in one round trip. With its
-    /// sequence, the batch can safely be sent twice: the server counts it once.
+    /// Sends the `DEDUPE.ADD` and the `DEDUPE.REVISIT` of one batch in one round trip. The batch
+    /// has a sequence number, so it can safely be sent twice: the server counts it once.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;

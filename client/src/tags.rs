@@ -399,8 +399,8 @@ impl<S: Ask> TagSpace<S> {
         }))
     }
 
-    /// Lists the tags that satisfy the expression, that is, each tag that makes a capture without
-    /// other tags pass (`TAGS.LIST`). Returns one page, starting at cursor 0.
+    /// Lists the tags that satisfy the expression: a tag is listed if a capture with only this tag
+    /// passes (`TAGS.LIST`). Returns one page, starting at cursor 0.
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;

@@ -119,7 +119,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `WRONGTYPE` when a key of the index has another type, `OOM` when the server is at
+    /// `WRONGTYPE` when a key of the index has another type, `OOM` when the server has reached
     /// `maxmemory`; or a connection error.
     pub fn set_urls(&self, on: bool) -> S::Answer<Urls> {
         let mut urls = self.command("DEDUPE.URLS");

@@ -158,8 +158,9 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// `MIXED` when a plain key is in the way (nothing is moved); `OOM` when the server is at `maxmemory`:
-    /// free memory and send it again, or pack again; or another server or connection error.
+    /// `MIXED` when another program has written a key that `unpack` would write (nothing is moved);
+    /// `OOM` when the server has reached `maxmemory`: free memory and call `unpack` again, or call
+    /// `pack`; or another server or connection error.
     pub fn unpack(&self) -> S::Answer<u64> {
         let unpack = self.command("CHG.UNPACK");
         self.server.ask(Call::new(unpack).repeatable().waits())

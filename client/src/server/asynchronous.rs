@@ -24,8 +24,8 @@ const MAX_IDLE: usize = 32;
 ///
 /// Fast calls share one connection per server and do not wait for each other. Blocking calls and
 /// jobs get their own connections, which are kept for reuse. Dropping the future of such a call
-/// closes its connection, so that the server notices that the caller has gone. A job that the call
-/// has already started continues. Clones share their connections with the original.
+/// closes its connection, so that the server notices that the caller has disconnected. A job that
+/// the call has already started continues. Clones share their connections with the original.
 ///
 /// ```no_run
 /// use crawlspace_client::dedupe::Index;

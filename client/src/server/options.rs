@@ -14,8 +14,8 @@ use super::{AsyncServer, Error, Server};
 /// Default timeout for a silent server. A job blocks its caller until it is done, so the timeout is
 /// ten minutes.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(600);
-/// Default number of retries. With the shortest pauses, they take 13 seconds, which is longer than
-/// a failover with a `cluster-node-timeout` of five seconds.
+/// Default number of retries. With the shortest pauses, nine retries take 13 seconds, which is
+/// longer than a failover with a `cluster-node-timeout` of five seconds.
 const RETRIES: u32 = 9;
 /// Maximum pause between retries.
 pub(super) const MAX_PAUSE: Duration = Duration::from_secs(5);

@@ -8,9 +8,9 @@ pub(super) const MAX_SHARDS: u16 = 1024;
 /// Maximum length of the name of a sharded index, in bytes.
 const NAME_BYTES: usize = 256;
 
-/// Returns the prefixes of all shards, the home shard first: `{name-0}:`, then `{name-1.3}:`, … The second
-/// number is a salt that places the shards in slots at even distances, so that servers with equal shares of
-/// the slots also have equal shares of the index.
+/// Returns the prefixes of all shards, the home shard first: `{name-0}:`, then `{name-1.3}:`, … The
+/// second number is a salt that places the shards in evenly spaced slots, so that servers with
+/// equal shares of the slots also have equal shares of the index.
 pub(super) fn prefixes(name: &[u8], shards: u16) -> Result<Vec<Vec<u8>>, Error> {
     let wrong = |sentence: &str| Err(Error::refused("sharded index", Code::BadPrefix, sentence));
     if name.is_empty() || name.len() > NAME_BYTES || name.iter().any(|byte| b"{}".contains(byte)) {
