@@ -17,7 +17,7 @@ use crawlspace_index::source::Batch;
 
 /// Maximum number of rows in one call.
 const MAX_ROWS: usize = 1000;
-/// Byte limit of one call: once its rows reach this size, the call takes no further row.
+/// Byte limit of one call: once its rows reach this size, no further row is added to the call.
 const MAX_BYTES: usize = 1 << 20;
 /// Timeout of each reply of the tag space.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -26,7 +26,8 @@ const RETRIES: u32 = 1;
 /// Total timeout of all calls for one batch of rows, retries included.
 const TOTAL_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// A tag space that decides about every row. Clones share its connections, which are opened on first use.
+/// A client of the tag space that decides which rows a reader may see. Clones share its connections, which are opened
+/// on first use.
 #[derive(Clone)]
 pub struct Access(Arc<Inner>);
 
@@ -37,7 +38,7 @@ struct Inner {
     space: OnceCell<TagSpace<AsyncServer>>,
 }
 
-/// The reason why access cannot be decided. No rows are shown then.
+/// The reason why access cannot be decided. In that case, no rows are shown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccessError {
     /// The access point does not exist.
@@ -79,7 +80,8 @@ impl Access {
         })))
     }
 
-    /// Returns the rows that pass an access point and tag filters (`tag.coll:1068`, in pywb's dialect), in their order.
+    /// Returns the rows that pass an access point and tag filters (`tag.coll:1068`, in pywb's dialect), in their
+    /// original order.
     ///
     /// # Errors
     /// Fails if the tag space is unavailable, or the access point is unknown.

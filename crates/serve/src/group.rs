@@ -23,7 +23,7 @@ use super::reason::Reason;
 use crate::source::{Lookup, Source};
 use crawlspace_index::source::{Batch, Batches, Fault, Gaps, Limits, SourceError};
 
-/// Number of rows from which sorting moves to a blocking thread.
+/// Minimum number of rows that are sorted on a blocking thread.
 const INLINE_SORT: usize = 10_000;
 /// Batch size of rows that were stored and sorted.
 const BATCH: usize = 512;
@@ -436,7 +436,7 @@ pub(crate) fn kept_rows(rows: Batch, kept: Reservation) -> Ordered {
 
 /// The remainder of a source after its first rows.
 enum Coming {
-    /// The end: the first rows were all rows, stored in this reservation.
+    /// The source has ended: the first rows are all of its rows, and this reservation holds their memory.
     Sorted(Reservation),
     /// Further batches, in order.
     Ordered(Batches),
@@ -467,7 +467,7 @@ impl Rest {
     }
 }
 
-/// Returns the next batch that is not empty. An empty batch shows that the source is at work.
+/// Returns the next batch that is not empty. An empty batch shows that the source is still working.
 async fn next(
     batches: &mut Batches,
     came: &mut Option<tokio::time::Instant>,

@@ -1,8 +1,8 @@
 //! Memory limit of all requests together, so that many large requests at once cannot exhaust memory.
 //!
-//! The limit covers rows that are stored for sorting, cached originals of revisits, and request bodies during lookups
-//! by their content, each including the overhead of the allocator and of growing vectors. Streamed rows are not
-//! counted: they take one or two batches per source, regardless of their number.
+//! The limit covers rows that are stored for sorting, cached originals of revisits, and request bodies that are part of
+//! a lookup, each including the overhead of the allocator and of growing vectors. Streamed rows are not counted: they
+//! take one or two batches per source, regardless of their number.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -65,7 +65,7 @@ impl Reservation {
     /// keep their whole batch in memory.
     ///
     /// # Errors
-    /// Fails if the limit would be exceeded. The rows are not counted then.
+    /// Fails if the limit would be exceeded. In that case, the rows are not counted.
     pub(crate) fn rows(&mut self, rows: &[Row]) -> Result<Batch, Full> {
         let lines: usize = rows.iter().map(Row::size).sum();
         self.bytes(lines + rows.len() * ROW + PIECE)?;
@@ -75,7 +75,7 @@ impl Reservation {
     /// Reserves further bytes.
     ///
     /// # Errors
-    /// Fails if the limit would be exceeded. The bytes are not counted then.
+    /// Fails if the limit would be exceeded. In that case, the bytes are not counted.
     pub(crate) fn bytes(&mut self, more: usize) -> Result<(), Full> {
         let more = more as u64;
         let kept = self.memory.kept.fetch_add(more, Relaxed) + more;

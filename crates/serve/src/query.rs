@@ -32,7 +32,7 @@ pub struct Query {
     pub to: Option<Timestamp>,
     /// Order of the answer, with the timestamp of [`Order::Closest`].
     pub order: Order,
-    /// Timestamp of `closest`; a shortened timestamp stands for its last second.
+    /// Timestamp of `closest`; a shortened timestamp denotes its last second.
     pub closest: Option<Timestamp>,
     /// Maximum number of rows in the answer.
     pub limit: Option<u64>,

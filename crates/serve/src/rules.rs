@@ -1,8 +1,8 @@
 //! Access rules by URL: pywb's `.aclj` files, `default_access` and `embargo`, and policies and rules of OutbackCDX
 //! decide which captures of a collection readers get.
 //!
-//! The rule with the longest prefix of a capture's urlkey decides, then the embargo. A capture that cannot be evaluated
-//! is excluded.
+//! The rule with the longest matching prefix of a capture's urlkey is applied first, then the embargo. A capture that
+//! cannot be evaluated is excluded.
 
 mod aclj;
 mod normal;
@@ -131,7 +131,7 @@ pub enum Dates {
 }
 
 impl Dates {
-    /// Parses a timestamp of 4 to 14 digits. As in pywb, a shortened one stands for its last second.
+    /// Parses a timestamp of 4 to 14 digits. As in pywb, a shortened timestamp denotes its last second.
     ///
     /// # Errors
     /// Fails if the digits are not a valid date.

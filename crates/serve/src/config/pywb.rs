@@ -18,7 +18,7 @@ use super::{Collection, Loader, Reader, Source, SourceKind, Step};
 use crate::rules::Rules;
 use crate::words::words;
 
-/// Maximum number of folders of a root that become collections.
+/// Maximum number of folders below `collections_root` that become collections.
 const MAX_FOLDERS: usize = 10_000;
 /// pywb's top-level keys about replay, recording and its own pages.
 const PYWB_TOP: [&str; 48] = words(

@@ -296,7 +296,7 @@ fn fields(captured: &Captured, target: &str, memento: impl Fn(&str) -> String) -
     headers
 }
 
-/// Returns a reference as text. Bytes that are not UTF-8 are percent-encoded, as browsers do.
+/// Returns a reference as text. Percent-encodes bytes that are not UTF-8, as browsers do.
 fn as_url(reference: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(reference) {
         Ok(text) => Cow::Borrowed(text),

@@ -78,12 +78,12 @@ impl Attempts {
         self.count == 0 && self.late.is_none()
     }
 
-    /// Records that `timeout` expired before everything was tried.
+    /// Records that `timeout` expired before all rows and loaders were tried.
     pub(super) fn timed_out(&mut self, timeout: Duration) {
         self.late = Some(timeout);
     }
 
-    /// Returns whether the timeout expired before everything was tried.
+    /// Returns whether the timeout expired before all rows and loaders were tried.
     pub(crate) fn is_late(&self) -> bool {
         self.late.is_some()
     }

@@ -35,7 +35,8 @@ impl ByteRange {
         }
     }
 
-    /// Returns the first and last byte of the range in a resource of that size, or `None` if they do not overlap.
+    /// Returns the first and last byte of the range in a resource of that size, or `None` if the range is outside the
+    /// resource.
     pub(crate) fn within(self, total: u64) -> Option<(u64, u64)> {
         let end = total.checked_sub(1)?;
         match self {

@@ -74,8 +74,9 @@ impl ClientRequest {
     /// Returns the request for an archive, without header fields that only concern the client and
     /// the original server.
     ///
-    /// `takes_gzip` is for archives that decode a capture for clients that do not accept gzip: with it, such an archive
-    /// sends the stored bytes, but the caller must distinguish the compression of the archive from that of the capture.
+    /// Set `takes_gzip` for archives that decode a capture for clients that do not accept gzip. The archive then sends
+    /// the stored bytes, but the caller must distinguish the compression by the archive from the compression of the
+    /// capture.
     pub(super) fn replay(&self, url: Url, takes_gzip: bool) -> Outgoing {
         let kept = |name: &[u8]| {
             (is_accept(name) && !name.eq_ignore_ascii_case(b"Accept-Datetime"))

@@ -20,7 +20,8 @@ const MAX_BODY: u64 = 4 << 20;
 const COPIES: usize = 4;
 
 impl ClientRequest {
-    /// Makes a query search for responses to requests like this one, whose method and body are part of the urlkey.
+    /// Changes a query so that it finds responses to requests with the method and body of this request, which are part
+    /// of the urlkey.
     ///
     /// # Errors
     /// Fails if the URL cannot be combined with the body, or the memory limit is exceeded.

@@ -34,7 +34,7 @@ pub(crate) fn collections(federation: &Federation) -> Response<Body> {
     ))
 }
 
-/// Adds `Vary: accept`, since the response at `/` depends on it.
+/// Adds `Vary: accept`, since the response at `/` depends on the header `Accept`.
 pub(crate) fn varies(mut response: Response<Body>) -> Response<Body> {
     let accept = HeaderValue::from_static("accept");
     response.headers_mut().insert(VARY, accept);

@@ -1,4 +1,4 @@
-//! Test of sound in a browser: playback starts, and seeks by requesting ranges of its capture.
+//! Tests audio playback in a browser: playback starts, and seeking requests ranges of the capture.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -1,4 +1,4 @@
-//! Streams the block of a record that is too large for memory.
+//! Streams the block of a record if the block is too large for memory.
 
 use bytes::Bytes;
 use futures_util::stream::{self, Stream};

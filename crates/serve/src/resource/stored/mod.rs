@@ -263,7 +263,7 @@ impl Stored {
         }
     }
 
-    /// Describes in the header what the block of an ARC record contains.
+    /// Sets the fields of an ARC record's header that depend on the content of its block.
     fn settle_arc(&mut self) {
         let (line, block) = self.bytes.split_at_checked(self.block).unwrap_or_default();
         if self.header.moment().is_none()

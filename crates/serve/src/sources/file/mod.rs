@@ -99,7 +99,7 @@ impl FileSource {
         })
     }
 
-    /// Scans all files of a listing. Returns whether rows are in the order of the lookup, and the rows.
+    /// Scans all files of a listing. Returns the rows, and whether they are in the order of the lookup.
     fn scan_all(
         &self,
         listing: &Listing,

@@ -50,7 +50,8 @@ pub(super) fn translated(filter: &RowFilter, dialect: Dialect) -> Option<String>
     }
 }
 
-/// Returns whether the filter keeps the servers' missing values, if it keeps missing values here.
+/// Returns whether the filter treats missing values in the same way on servers: if it keeps them here, it must also
+/// keep the values that servers use for missing values.
 fn keeps_nothing(filter: &RowFilter, field: &Field) -> bool {
     let keeps = |value: &str| {
         let name = String::from_utf8_lossy(field.name());

@@ -332,7 +332,7 @@ pub fn collection(source: &str, rules: &str, lends: bool) -> String {
 }
 
 /// Returns the captures whose timestamp occurs in a text, as digits, in ISO 8601 or in HTTP's format. A timestamp of
-/// today stands for the live capture of `path`.
+/// today denotes the live capture of `path`.
 pub fn told(text: &str, path: usize) -> BTreeSet<Capture> {
     let bytes = text.as_bytes();
     let mut told = BTreeSet::new();

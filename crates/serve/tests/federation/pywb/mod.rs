@@ -1,5 +1,5 @@
 //! Comparison with pywb (PyPI): the same answers from the same data, and each server as a client of the other. If pywb
-//! cannot be installed, these tests report it and are skipped.
+//! cannot be installed, these tests report this and are skipped.
 
 mod answer;
 pub(crate) mod both_ways;

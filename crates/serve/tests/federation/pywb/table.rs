@@ -25,15 +25,15 @@ pub enum Accepted {
     UnknownCollection,
     /// An unknown sort order is refused; pywb ignores it.
     UnknownSort,
-    /// Queries without results: pywb then looks for similar URLs, by rules for certain web sites and parameters. Here
-    /// an exact query is exact.
+    /// Queries without results: pywb then looks for similar URLs, by rules for certain web sites and parameters.
+    /// Crawlspace returns no other URLs for an exact query.
     Fuzzy,
     /// pywb's parameter `s` stands for both status and length, and the length wins.
     FieldNamedTwice,
     /// An unknown source is refused; pywb returns no rows.
     UnknownSource,
-    /// A timestamp that ends within a two-digit number, such as `2018022`: here it stands for all days that start with
-    /// it, 20 to 29. In pywb it stands for the 20th as a start, and for the 21st as an end.
+    /// A timestamp that ends within a two-digit number, such as `2018022`: here it denotes all days that start with the
+    /// last digit, 20 to 29. In pywb, it denotes the 20th as a start, and the 21st as an end.
     HalfNumber,
     /// Without `output=json`, the number of pages is JSON with the right media type, which pywb declares as CDXJ.
     PagesAreJson,
