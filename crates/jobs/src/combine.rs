@@ -160,7 +160,7 @@ impl Prepared {
     }
 }
 
-/// Maximum number of attempts to build an index whose parts are evicted meanwhile.
+/// Maximum number of attempts to build an index whose parts are evicted during the build.
 const MAX_TRIES: usize = 3;
 
 /// Maximum number of parts that are kept in use until the item is built. Each needs an open file, and there may be tens

@@ -292,7 +292,7 @@ impl Sorting {
 const BATCH: usize = 256 * 1024;
 const WAITING: usize = 4;
 
-/// A batch of rows as lines, each by URL and then by digest.
+/// A batch of rows. Each row is stored as two lines: by URL, and by digest.
 struct Batch {
     text: Vec<u8>,
     /// The ends of the two lines of each row: by URL, and by digest.

@@ -168,7 +168,7 @@ impl Cursor {
         self.broken + self.lines.skipped()
     }
 
-    /// Advances to the next matching line. Returns false at the end; it must not be called again after that.
+    /// Advances to the next matching line. Returns false at the end; do not call it again after that.
     #[inline]
     pub(crate) async fn next(&mut self) -> Result<bool, SourceError> {
         if let Some(there) = self.ahead.take() {

@@ -72,7 +72,7 @@ pub struct Files {
     candidates: Option<Candidates>,
     /// True if each block is read only once, so that caching is useless.
     passing: bool,
-    /// Timeout of a read on a server, if other files answer as well.
+    /// Timeout of a read on a server, if the query searches several files.
     patience: Option<Duration>,
 }
 
@@ -122,7 +122,7 @@ impl Files {
         self
     }
 
-    /// Returns whether an error of the last opened file is collected, so that the query goes on without the file.
+    /// Returns whether an error of the last opened file is collected, so that the query continues without the file.
     pub(super) fn skips(&self, error: &SourceError) -> bool {
         let last = self
             .next

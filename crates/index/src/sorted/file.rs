@@ -100,7 +100,7 @@ pub(crate) struct FileVersion {
 pub(crate) struct Snapshot {
     opened: Arc<Opened>,
     state: Arc<FileState>,
-    /// Timeout of a read on a server, if other files answer as well.
+    /// Timeout of a read on a server, if the query searches several files.
     patience: Option<Duration>,
 }
 

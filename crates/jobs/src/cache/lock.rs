@@ -75,7 +75,7 @@ impl Lock {
     }
 
     /// Waits for the lock. Between attempts, calls `instead`, which returns the wanted result if another process has
-    /// built it; the lock is not needed then.
+    /// built it; in that case, the lock is not needed.
     ///
     /// # Errors
     /// [`Error::Busy`] if waiting takes longer than `wait`; [`Error::Cancelled`]; or an error of `instead`.

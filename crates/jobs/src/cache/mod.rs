@@ -2,7 +2,7 @@
 //!
 //! A hit does not wait for any lock. After a miss, the process takes the lock of the entry, looks again, builds the
 //! entry next to its final place, and moves it there once all of it is on the disk. Therefore, even after a crash,
-//! every existing entry is complete, and a missing entry can be built at once.
+//! every existing entry is complete, and a missing entry can be built immediately.
 
 mod cover;
 mod draft;

@@ -4,8 +4,8 @@
 //! that the dedupe index recognises calls that it has already counted. The crawl is committed once all calls were made.
 //! A crawl with any other content is refused, because the result of mixing the two would be unpredictable.
 //!
-//! A job index contains neither the sizes nor the hashes of the files. Therefore, the files stay open in the file list
-//! of the crawl (`DEDUPE.WACZOPEN`), which only contains their names.
+//! A job index contains neither the sizes nor the hashes of the files. Therefore, the files are never marked as
+//! finished in the file list of the crawl (`DEDUPE.WACZOPEN`), which only contains their names.
 
 mod crawl_name;
 mod row;

@@ -227,8 +227,8 @@ impl Archive {
     /// those of the file with the lowest number come first.
     ///
     /// # Errors
-    /// Fails if a place or a file cannot be read, or is damaged; data that `into` has received must be discarded then.
-    /// Also returns errors of `into`.
+    /// Fails if a place or a file cannot be read, or is damaged. Also returns errors of `into`. After an error, discard
+    /// the data that `into` has received.
     pub fn read(
         &self,
         job: JobId,

@@ -335,7 +335,7 @@ impl Wanted {
             .then_some(Wanted::Migration)
     }
 
-    /// Returns the media type of such a record.
+    /// Returns the media type of records of this kind.
     fn media_type(self) -> &'static str {
         match self {
             Wanted::Raw(Kind::CrawlLog) | Wanted::Migration => "text/plain",

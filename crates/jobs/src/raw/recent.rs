@@ -5,7 +5,7 @@ use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A cache of outcomes that expire: repeating a look-up at once would give the same result.
+/// A cache of outcomes that expire: repeating a look-up immediately would give the same result.
 #[derive(Debug)]
 pub(super) struct Recent<K, V>(Mutex<HashMap<K, (Instant, V)>>);
 

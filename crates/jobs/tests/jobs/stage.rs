@@ -151,8 +151,8 @@ pub fn members(line: &str) -> BTreeMap<String, String> {
     serde_json::from_str(json).expect(json)
 }
 
-/// Creates a temporary folder, in memory if possible: the tests simulate no power failure, so waiting for a disk has no
-/// benefit.
+/// Creates a temporary folder, in memory if possible: the tests do not simulate power failures, so waiting for a disk
+/// has no benefit.
 pub fn folder() -> TempDir {
     let memory = Path::new("/dev/shm");
     tempfile::tempdir_in(memory)

@@ -42,8 +42,8 @@ impl Cache {
         Some(text.clone())
     }
 
-    /// Adds a text. If the cache is too large then, the least recently used texts are evicted, a quarter of the cache
-    /// at once.
+    /// Adds a text. If this makes the cache too large, evicts the least recently used texts, a quarter of the cache at
+    /// a time.
     fn put(&mut self, which: Which, text: Bytes) {
         if text.len() > MAX_CACHED / 4 {
             return;
