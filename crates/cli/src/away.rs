@@ -36,8 +36,8 @@ impl<'a> Patience<'a> {
         }
     }
 
-    /// Waits until the server answers, and calls `tell` with the remaining time before each attempt. Returns at once if
-    /// `error` has another cause than an unavailable server.
+    /// Waits until the server answers, and calls `tell` with the remaining time before each attempt. Returns
+    /// immediately if the cause of `error` is not an unavailable server.
     ///
     /// # Errors
     /// Returns the last error when the time limit is reached.

@@ -67,7 +67,7 @@ impl Tally {
 /// Error while importing a file.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file cannot be read; the next one can be tried.
+    /// The file cannot be read; the import of other files can continue.
     #[error("{0}")]
     Warc(#[from] warc::Error),
     /// The index refuses or cannot be reached.

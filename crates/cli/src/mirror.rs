@@ -249,7 +249,7 @@ impl<'a> Mirror<'a> {
         }
     }
 
-    /// Records received changes, and writes them at once to the published space, in case the load fails.
+    /// Records received changes, and immediately writes them to the published space, in case the load fails.
     fn hear(
         &self,
         heard: &mut Session,

@@ -27,7 +27,7 @@ pub(super) struct Body {
     /// True while the silence timer is running.
     waits: bool,
     most: u64,
-    /// Bytes received, and bytes returned after decompression.
+    /// Number of bytes received, and number of bytes returned after decompression.
     came: u64,
     given: u64,
 }

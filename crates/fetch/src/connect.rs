@@ -209,7 +209,7 @@ async fn any_of(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
     }
 }
 
-/// Returns the server that a URL names: TLS or not, host and port.
+/// Returns the server that a URL names: whether it uses TLS, its host, and its port.
 pub(super) fn server_of(url: &Url) -> Result<Server, Error> {
     let is_tls = match url.scheme() {
         "http" => false,

@@ -44,7 +44,7 @@ const END: u64 = 4 * PAGE;
 const MAX_WHOLE: u64 = 16 << 20;
 /// Time after which the server is asked again whether a file has changed.
 const RECHECK: Duration = Duration::from_secs(30);
-/// Time for which [`RemoteVersion::read_within`] fails at once after a timeout.
+/// Time for which [`RemoteVersion::read_within`] fails immediately after a timeout.
 const AVOIDED_FOR: Duration = Duration::from_secs(5);
 /// Number of bytes requested to find out if the server supports ranges.
 const PROBE: u64 = 4;
@@ -389,7 +389,8 @@ impl RemoteVersion {
             .is_some_and(|(last, _)| std::ptr::eq(last.as_ptr(), self))
     }
 
-    /// Reads as [`read`](RemoteVersion::read) does, with a timeout. After a timeout, reads fail at once for 5 seconds.
+    /// Reads as [`read`](RemoteVersion::read) does, with a timeout. After a timeout, reads fail immediately for 5
+    /// seconds.
     ///
     /// # Errors
     /// [`SourceError::Timeout`], or those of [`read`](RemoteVersion::read).

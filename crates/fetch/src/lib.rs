@@ -208,7 +208,7 @@ impl Net {
     /// Sends a request without following redirects.
     ///
     /// # Errors
-    /// Fails if no head of a response arrives in time. An error status is not an error.
+    /// Fails if no head of a response arrives in time. A response with an error status is `Ok`.
     pub async fn send_once(&self, request: &Request, limits: &Limits) -> Result<Response, Error> {
         let server = server_of(&request.url)?;
         let unpacks =

@@ -15,7 +15,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Interval at which expired connections are closed.
 const SWEEP: Duration = Duration::from_secs(5);
 
-/// A server: TLS or not, host, and port.
+/// A server: whether it uses TLS, its host, and its port.
 pub(super) type Server = (bool, String, u16);
 
 /// The pool of idle connections.

@@ -27,7 +27,7 @@ pub enum Problem {
     /// The file is not a zip file; the text describes what it looks like.
     #[error("this is not a WACZ file: {0}")]
     NotZip(String),
-    /// The directory of the zip file is damaged, truncated, or contradicts itself; the text says how.
+    /// The directory of the zip file is damaged, truncated, or inconsistent; the text says how.
     #[error("the zip file is damaged: {0}; download it again")]
     Directory(String),
     /// A member has an invalid name; the text says why.

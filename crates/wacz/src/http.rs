@@ -10,7 +10,7 @@ use crawlspace_fetch::Error as FetchError;
 use crawlspace_fetch::blocking::Body;
 use crawlspace_fetch::file::RemoteFile;
 
-/// A file being received. Failures appear as errors of reading it.
+/// A file that is being received. If receiving fails, reading the body returns an error.
 pub struct Fetched {
     /// The URL of the file, after redirects.
     pub url: Url,

@@ -106,7 +106,7 @@ impl Source {
         }
     }
 
-    /// Returns a range of this source as a source of its own. `None` for a server that is not read by ranges.
+    /// Returns a range of this source as a separate source. `None` for a remote source that downloads whole members.
     fn part(&self, part: Range<u64>) -> Option<Source> {
         match self {
             Source::Disk(disk) => Some(Source::Disk(disk.part(part))),
@@ -119,7 +119,7 @@ impl Source {
         }
     }
 
-    /// Returns the offset of this source in the file. `None` for a server that is not read by ranges.
+    /// Returns the offset of this source in the file. `None` for a remote source that downloads whole members.
     fn begin(&self) -> Option<u64> {
         match self {
             Source::Disk(disk) => Some(disk.begin()),
@@ -178,7 +178,7 @@ impl Wacz {
     /// Opens a package.
     ///
     /// # Errors
-    /// Fails if the file cannot be read, is not a zip file, or contradicts itself.
+    /// Fails if the file cannot be read, is not a zip file, or is inconsistent.
     pub fn open(location: &Location, options: &Options) -> Result<Wacz, Error> {
         let file = location.to_string();
         let source =
@@ -200,8 +200,8 @@ impl Wacz {
         Wacz::of(file, source, options)
     }
 
-    /// Opens a package that is a member of this one. `None` if the member is compressed, or this package is not read by
-    /// ranges.
+    /// Opens a package that is a member of this package. `None` if the member is compressed, or if this package is
+    /// remote and was opened by [`Wacz::open`].
     ///
     /// # Errors
     /// Fails like [`Wacz::open`].
@@ -285,8 +285,8 @@ impl Wacz {
         entries.map(|entry| (self.directory.name(entry), entry.method == STORED))
     }
 
-    /// Returns the byte range of a member in the file. `None` if the member is compressed, or the package is not read
-    /// by ranges.
+    /// Returns the byte range of a member in the file. `None` if the member is compressed, or if the package is remote
+    /// and was opened by [`Wacz::open`].
     ///
     /// # Errors
     /// Fails if there is no such member, or its header does not match the directory.

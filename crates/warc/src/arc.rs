@@ -145,7 +145,8 @@ fn spaced_columns(line: &[u8]) -> Option<Vec<&[u8]>> {
     })
 }
 
-/// Converts `20130522091849` to `2013-05-22T09:18:49Z`; a date with fewer digits becomes its earliest moment.
+/// Converts `20130522091849` to `2013-05-22T09:18:49Z`; a date with fewer digits becomes the earliest time that it can
+/// denote.
 fn iso(date: &[u8]) -> Vec<u8> {
     let mut digits = *b"00000101000000";
     for (digit, given) in digits.iter_mut().zip(date) {

@@ -1,7 +1,7 @@
 //! Flattening of JSON into pairs of names and values.
 //!
-//! JSON is parsed like the Python indexers do: `NaN` is a number, numbers may have any length, and of
-//! duplicate names in an object the last value counts, in the position of the first.
+//! JSON is parsed as by the Python indexers: `NaN` is a number, and numbers may have any length. If an object repeats a
+//! name, the last value counts, at the position of the first.
 
 use std::collections::HashMap;
 

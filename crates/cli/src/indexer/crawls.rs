@@ -274,8 +274,8 @@ fn why_it_stays(open: Option<&[u8]>, is_listed_elsewhere: bool) -> Option<String
     }
 }
 
-/// Returns the packages of a crawl that the manifest lists for another crawl. A package known by name is not imported
-/// again, so removing this crawl would lose it.
+/// Returns the packages of a crawl that the manifest lists for another crawl. A package whose name is known is not
+/// imported again, so removing this crawl would lose the package.
 fn listed_of(crawl: &[u8], waczs: &[Wacz], listed: &Listed) -> Vec<Failed> {
     let finished = waczs.iter().filter(|wacz| wacz.size.is_some());
     let names = finished.filter_map(|wacz| std::str::from_utf8(&wacz.filename).ok());

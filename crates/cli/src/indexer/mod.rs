@@ -92,7 +92,7 @@ pub struct Import {
     pub reading: wacz::Options,
 }
 
-/// Error of a whole import. Unreadable packages are not such an error: see [`Report::failed`].
+/// Error of a whole import. Unreadable packages are not an error of the import: see [`Report::failed`].
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The source cannot be read.

@@ -24,8 +24,8 @@ use crawlspace_client::{Ask, Call, Error, Server};
 
 /// Number of packages queued per call.
 const ENQUEUED: usize = 200;
-/// Divisor of a worker's share of the queue. Taking only a fraction at once leaves work for all
-/// workers until the end.
+/// Divisor of a worker's share of the queue. Taking only a fraction at a time leaves work for all workers until the
+/// end.
 const SHARES: usize = 8;
 
 /// Stage of an import, with its queue.
@@ -401,7 +401,7 @@ impl Queue {
         self.server.ask(Call::new(renew).repeatable())
     }
 
-    /// Releases a package at once for another worker.
+    /// Releases a package immediately, so that another worker can take it.
     pub(crate) fn drop_guard(&self, stage: Stage, name: &str) -> Result<(), Error> {
         const LET_GO: &str =
             "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end";

@@ -14,7 +14,7 @@ use super::responses::Small;
 /// Shortest and longest interval between checks whether other workers have finished.
 const POLL: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];
 
-/// Maximum number of packages that a worker takes at once, and that all workers of an importer hold together.
+/// Maximum number of packages that a worker takes at a time, and that all workers of an importer hold together.
 const GROUP: usize = 32;
 const MOST: usize = 128;
 

@@ -17,7 +17,7 @@ pub(super) const SILENCE: Duration = Duration::from_secs(30);
 /// Limits the wait for the lock of a space.
 const LOCK_TIMEOUT: &str = "SET lock_timeout = '1s'";
 
-/// Number of rows passed on at once.
+/// Number of rows passed on together.
 const PAGE: usize = 1000;
 
 /// Set of changed ids.

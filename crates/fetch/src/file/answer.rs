@@ -33,8 +33,8 @@ impl Answer {
     /// Requests a file, or a range of its bytes (`bytes=0-3`).
     ///
     /// # Errors
-    /// [`Error::Status`] for statuses that mean failure, [`Error::Answer`] for a response that contradicts itself, and
-    /// the errors of [`Net::send`].
+    /// [`Error::Status`] for statuses that mean failure, [`Error::Answer`] for an inconsistent response, and the errors
+    /// of [`Net::send`].
     pub(super) async fn ask(
         net: &Net,
         url: Url,

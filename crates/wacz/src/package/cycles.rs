@@ -3,7 +3,7 @@
 /// Returns the strongly connected components with more than one node, and nodes with an edge to themselves. Each
 /// component begins with its smallest number.
 ///
-/// Tarjan's algorithm, without recursion: a chain may be as long as the set is large.
+/// Uses Tarjan's algorithm without recursion, because a chain of requirements may include the whole set.
 pub(super) fn cycles(edges: &[Vec<usize>]) -> Vec<Vec<usize>> {
     let mut found = Vec::new();
     let mut numbers: Vec<Option<usize>> = vec![None; edges.len()];

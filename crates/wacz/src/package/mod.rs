@@ -108,8 +108,8 @@ fn required_in(text: &str) -> Result<Vec<Required>, Problem> {
 /// ```
 ///
 /// # Errors
-/// [`Problem::Signed`] if the package is signed and `signature` is [`Signature::Refuse`]. Fails as well if the package
-/// contradicts itself, or cannot be written. After an error, the file is unchanged.
+/// [`Problem::Signed`] if the package is signed and `signature` is [`Signature::Refuse`]. Also fails if the package is
+/// inconsistent, or cannot be written. After an error, the file is unchanged.
 pub fn set_requires(
     path: &Path,
     required: &[Required],

@@ -48,9 +48,9 @@ struct EndRecord {
 }
 
 impl Directory {
-    /// Reads the directory of a file of `size` bytes. `section` returns a reader of a number of bytes from an offset;
-    /// this function calls it for the end of the file, and again for the directory if the directory begins before that
-    /// part.
+    /// Reads the directory of a file of `size` bytes. `section` returns a reader of a number of bytes from an offset.
+    /// This function calls `section` for the end of the file, and again for the directory if the directory begins
+    /// before that part.
     pub(crate) fn read<R: Read>(
         size: u64,
         limit: u64,

@@ -1,5 +1,4 @@
-//! Checks the names of members. This crate never uses them as local paths, but programs that unpack a package
-//! do.
+//! Checks the names of members. This crate never uses the names as local paths, but programs that unpack a package do.
 
 /// Returns the name, or the reason why it is invalid.
 pub(crate) fn check(bytes: &[u8]) -> Result<&str, String> {

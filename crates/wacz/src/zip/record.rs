@@ -65,7 +65,7 @@ impl Record {
         }
     }
 
-    /// Resets the sizes and the checksum, as before the data is written.
+    /// Resets the sizes and the checksum to their values before the data is written.
     pub(crate) fn emptied(self) -> Record {
         Record {
             flags: self.flags & !DESCRIPTOR,

@@ -244,7 +244,7 @@ struct Sought {
     limit: usize,
 }
 
-/// A single query of a server, over a connection that has some database selected.
+/// A single query of a server, over a connection with a selected database.
 struct Look {
     server: Server,
     db: Option<u32>,

@@ -1,4 +1,4 @@
-//! Tests several indexers that share the work, of which some die or are suspended for too long.
+//! Tests several indexers that share the work, while some of them die or are suspended for too long.
 
 use redis_tests::archive::Shape;
 use redis_tests::{Options, Relay, ok, until, with};

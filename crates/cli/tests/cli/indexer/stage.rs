@@ -222,7 +222,7 @@ impl Indexer {
     }
 }
 
-/// Returns a manifest entry without size and hash, which would reveal a change at once.
+/// Returns a manifest entry without size and hash, which would reveal a change immediately.
 pub fn unsized_entry(entry: &Entry) -> Value {
     json!({"name": entry.name, "path": entry.path, "crawlId": entry.crawl})
 }

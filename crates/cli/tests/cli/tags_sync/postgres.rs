@@ -102,7 +102,7 @@ impl Postgres {
         std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
-    /// Stops the server at once; unlike `kill -9`, this leaves no shared memory behind.
+    /// Stops the server immediately; unlike `kill -9`, this leaves no shared memory behind.
     fn stop(&mut self) {
         let Some(mut child) = self.child.take() else {
             return;

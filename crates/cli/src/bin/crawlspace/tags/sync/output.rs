@@ -130,7 +130,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Prints and flushes, so that a file to which the output is redirected is complete at once.
+/// Prints and flushes, so that a file to which the output is redirected is complete immediately.
 pub(super) fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
