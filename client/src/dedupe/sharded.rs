@@ -23,7 +23,7 @@ use crate::server::{Call, Code, Error, Server, Steps};
 /// The bits of a hash determine its shard. The lists of WACZ files are only in the first shard (the
 /// home shard), so that a `wacz_index` has the same meaning in all shards. The hash tags of the
 /// prefixes are evenly spaced over the slots, so that the shards are evenly distributed over a
-/// cluster. A server that is not a cluster works, too.
+/// cluster. The server need not be a cluster.
 ///
 /// A call for several shards runs on each of them separately. If such a call fails, it may have
 /// succeeded on some shards: send it again, with the same [`Sequence`](super::Sequence) if it has
