@@ -55,7 +55,7 @@ pub(crate) struct Reader<'a> {
     pub tag_filters: &'a [String],
 }
 
-/// The reason why something is withheld from a reader.
+/// The reason why content is withheld from a reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Withheld {
     /// Blocked by a rule: the reader may know that it exists.
@@ -175,7 +175,7 @@ impl Gate {
         self.verdict_of(row) == rules::Access::Block
     }
 
-    /// Returns the decision of the rules about a row, by all of its keys.
+    /// Returns the decision of the rules about a row, taking all of its keys into account.
     fn verdict_of(&self, row: &Row) -> rules::Access {
         let now = Timestamp::now();
         let verdict = |rules: &Arc<Rules>| strictest(rules, row, now, &mut None);
@@ -290,7 +290,7 @@ fn sent(row: &Row, record: &Record) -> Option<(Row, bool)> {
     Some((sent, is_of_row && is_same_moment))
 }
 
-/// Returns the strictest decision of the rules about a row, by all of its keys. Ignores secondary keys that no rule
+/// Returns the strictest decision of the rules about a row over all of its keys. Ignores secondary keys that no rule
 /// matches.
 fn strictest(rules: &Rules, row: &Row, now: Timestamp, near: &mut Option<usize>) -> rules::Access {
     let others = other_keys(row);

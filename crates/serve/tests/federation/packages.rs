@@ -63,7 +63,7 @@ pub(super) fn pack(shelf: &Shelf, index: &str, file: &str, how: Index, to: &Path
     pack_with(shelf, index, file, how, to, &[]);
 }
 
-/// Creates a package of a WARC file and its index lines that requires other packages.
+/// Creates a package that contains a WARC file and its index lines, and requires other packages.
 pub(super) fn pack_with(
     shelf: &Shelf,
     index: &str,

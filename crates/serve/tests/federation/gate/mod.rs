@@ -45,7 +45,7 @@ fn cases() -> usize {
     CASES.max(cases.unwrap_or(CASES))
 }
 
-/// Draws a request; sources and rules take turns.
+/// Generates a random request; cycles through sources and rules.
 fn draw(rng: &mut Rng, number: usize) -> Case {
     let source = SOURCES[number % SOURCES.len()];
     let rules = RULES[number / SOURCES.len() % RULES.len()];

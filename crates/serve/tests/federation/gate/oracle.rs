@@ -1,4 +1,4 @@
-//! Oracle: decides what a reader may get from rules, URL and timestamp alone.
+//! Oracle: decides from rules, URL and timestamp alone what a reader may get.
 
 use std::collections::BTreeSet;
 use std::fmt;

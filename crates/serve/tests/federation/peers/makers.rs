@@ -17,8 +17,8 @@ use crate::serving::Stage;
 const PYTHON: [&str; 3] = ["wacz==0.6.0", "cdxj-indexer==1.5.0", "setuptools<81"];
 const NODE: [&str; 2] = ["warcio@2.4.11", "@harvard-lil/js-wacz@0.1.6"];
 
-/// Writes a WARC file with captures of unusual URLs, at full size of many others, and of responses to requests with a
-/// body.
+/// Writes a WARC file with captures of unusual URLs, of many other URLs if the test has full size, and of responses to
+/// requests with a body.
 fn warc(folder: &Path) -> (Corpus, PathBuf) {
     let mut corpus = odd("data.warc.gz");
     for row in many(sized(1, 10_000)) {
