@@ -112,7 +112,7 @@ impl Guard {
     /// Checks a URL whose host is an IP address, which is never resolved. Other URLs pass.
     ///
     /// # Errors
-    /// A message that says why requests may not connect to it.
+    /// A message that says why requests may not connect to the address.
     pub fn check(&self, url: &Url) -> Result<(), String> {
         let address = match url.host() {
             Some(Host::Ipv4(address)) => IpAddr::V4(address),

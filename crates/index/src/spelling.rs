@@ -252,7 +252,7 @@ fn respelled(key: &[u8], rest: &[u8]) -> Option<String> {
     None
 }
 
-/// Returns the URL that is requested for a URL: as the URL Standard parses it, without a fragment and without
+/// Returns the URL that clients request for a URL: as the URL Standard parses it, without a fragment and without
 /// credentials. `None` unless it is an HTTP URL with a host.
 ///
 /// ```

@@ -312,8 +312,8 @@ impl Parser {
         Problem::ContentLength(self.content_length)
     }
 
-    /// Returns the error of a record that ends too early. In a complete gzip member, nothing was cut off, so
-    /// its length is wrong.
+    /// Returns the error of a record that ends too early. If the gzip member is complete, the record was not truncated,
+    /// so its length is wrong.
     pub(crate) fn cut_off(&self, after: After) -> Problem {
         match after {
             After::Member => self.wrong_length(),

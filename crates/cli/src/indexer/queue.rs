@@ -650,7 +650,7 @@ impl Queue {
         self.server.ask(Call::new(later).repeatable())
     }
 
-    /// Returns the batch numbers of the revisits of a package that were set aside.
+    /// Returns the numbers of a package's batches of revisits that were set aside.
     pub(crate) fn later_of(&self, name: &str) -> Result<Vec<String>, Error> {
         let mut keys = redis::cmd("HKEYS");
         keys.arg(self.key_of("src:later", name.as_bytes()));

@@ -101,7 +101,7 @@ pub struct LeftInPlace {
     pub reason: String,
 }
 
-/// A crawl that was merged into the index, or of which more was merged.
+/// A crawl that was merged into the index, for the first time or again with further records.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CommittedCrawl {
     /// Id of the crawl.

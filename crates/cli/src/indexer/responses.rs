@@ -192,8 +192,8 @@ impl Job<'_> {
         Ok(wacz.digest(|_| {})?)
     }
 
-    /// Returns the package's position in the crawl's list. When the first good package of a crawl is found, all its
-    /// packages get their positions in the order of the manifest, independent of the speed of the workers.
+    /// Returns the package's position in the crawl's list. When the first good package of a crawl is found, all
+    /// packages of the crawl get their positions in the order of the manifest, independent of the speed of the workers.
     fn wacz_index(&self) -> Result<u64, Failure> {
         let (crawl, name) = (&self.package.crawl, &self.package.name);
         let mut places = self.work.places();

@@ -41,8 +41,8 @@ struct Past {
 }
 
 impl Mirror<'_> {
-    /// Loads all rows, and follows changes until stopped. If a server is lost, or the space was modified by another
-    /// client, it starts again.
+    /// Loads all rows, and follows changes until stopped. If a server is lost, or another client modified the space,
+    /// the mirror starts again.
     ///
     /// # Errors
     /// Fails if the first load fails for a reason that waiting does not fix: a wrong query or

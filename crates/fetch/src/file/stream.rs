@@ -187,7 +187,7 @@ impl Stream {
         })
     }
 
-    /// Skips the beginning of a response with the whole file. If it was read before, it must be the same.
+    /// Skips the beginning of a response with the whole file. If the beginning was read before, it must be unchanged.
     async fn skip(&mut self, mut body: BodyStream) -> Result<BodyStream, Error> {
         let mut left = self.at;
         let mut skipped = Crc::new();

@@ -336,7 +336,7 @@ impl Listing {
 /// The result of checking the index files at a local path, as messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// Files in an unsupported form: their sources fail.
+    /// Files in an unsupported format, which make their sources fail.
     pub errors: Vec<String>,
     /// Files that cannot be read at the moment, and files that are slow to search.
     pub warnings: Vec<String>,

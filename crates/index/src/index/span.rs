@@ -94,7 +94,7 @@ impl Span {
         split.max(self.from.clone()).min(self.to.clone())
     }
 
-    /// Splits the span in two: the lines before `split`, and the lines from it on.
+    /// Splits the span in two: the lines before `split`, and the lines from `split` on.
     pub fn halves(&self, split: &[u8]) -> (Arc<Span>, Arc<Span>) {
         let half = |from: &[u8], to: &[u8]| {
             Arc::new(Span {

@@ -32,8 +32,8 @@ pub use self::writer::{Stats, Writer};
 /// Options for writing an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Number of lines in a block. A block may have from half to twice as many, and the last block fewer. If lines are
-    /// very long, a block is complete at half a megabyte.
+    /// Number of lines in a block. A block may have from half to twice as many lines, and the last block fewer. If
+    /// lines are very long, a block is complete at half a megabyte.
     pub lines: usize,
     /// Compression level of gzip, from 1 to 9.
     pub level: u32,

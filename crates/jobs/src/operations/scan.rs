@@ -191,7 +191,7 @@ impl Item {
     }
 }
 
-/// Returns the size of a file, or of the files in a folder; 0 if it is gone.
+/// Returns the size of a file, or of the files in a folder; 0 if the path does not exist.
 pub(super) fn disk_size(path: &Path) -> u64 {
     match fs::symlink_metadata(path) {
         Ok(there) if there.is_dir() => {

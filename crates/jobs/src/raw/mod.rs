@@ -216,7 +216,7 @@ impl RawCaches {
         Ok(got)
     }
 
-    /// Returns the cached entry, or the reason why there was none a short time ago; `None` if neither is known.
+    /// Returns the cached entry, or the recently cached reason why there is no entry; `None` if neither is known.
     fn known(
         &self,
         cache: &RawMetadataCache,

@@ -1,4 +1,5 @@
-//! State of a server in a few cheap commands: `INFO crawlspace`, and statistics of the data sets that it names.
+//! Queries the state of a server with a few cheap commands: `INFO crawlspace`, and statistics of the data sets that it
+//! names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

@@ -1,5 +1,4 @@
-//! Tests `crawlspace index get --server` with clients that are real processes and end like
-//! processes.
+//! Tests `crawlspace index get --server` with clients that are separate processes, some of which are killed.
 
 #[path = "../../../../jobs/tests/jobs/client/parcels.rs"]
 #[allow(dead_code)]
@@ -93,7 +92,7 @@ fn killed_client_leaves_nothing_that_blocks() {
     assert!(!draft.exists());
 }
 
-/// Size in bytes, much larger than the memory that either side may use for it.
+/// Size of the transfer in bytes, much larger than the memory that either side may use.
 const LARGE: usize = 96 << 20;
 
 #[test]

@@ -14,7 +14,7 @@ use crate::sorted::line::trimmed;
 pub(crate) struct Block {
     /// The urlkey and the timestamp of its first line.
     pub begin: Box<[u8]>,
-    /// The name of the file that contains it.
+    /// The name of the file that contains the block.
     pub part: Box<str>,
     /// Offset in that file, in bytes.
     pub offset: u64,

@@ -53,7 +53,7 @@ fn every_damaged_byte_is_found_and_the_entry_rebuilt() {
     }
 }
 
-/// Checks that a verified state is only trusted while it can detect any change.
+/// Checks that the state of a verified entry is only trusted if a later change would be detected.
 #[test]
 fn damage_after_a_successful_check_is_found() {
     for form in FORMS {
