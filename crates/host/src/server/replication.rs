@@ -17,7 +17,7 @@
 //! or unloaded.
 
 use std::os::raw::{c_int, c_void};
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
 use super::api::{Ctx, RawCtx, raw, rm};
 use super::call_reply::CallReply;
@@ -79,9 +79,36 @@ fn ask() -> bool {
     !fields.into_iter().all(is_none)
 }
 
+static SILENT: AtomicBool = AtomicBool::new(false);
+
+/// Suppresses the replication of changes while it exists. Main thread only.
+pub(crate) struct Silence(());
+
+impl Silence {
+    /// Begins the silence. The caller must replicate the changes in another way.
+    pub fn begin() -> Silence {
+        SILENT.store(true, Relaxed);
+        Silence(())
+    }
+}
+
+impl Drop for Silence {
+    fn drop(&mut self) {
+        SILENT.store(false, Relaxed);
+    }
+}
+
+/// Returns true while changes are not replicated.
+pub(crate) fn is_silent() -> bool {
+    SILENT.load(Relaxed)
+}
+
 /// Replicates a change by calling `replicate` if there is a recipient. In either case, the server
 /// counts the change for its snapshots.
 pub(crate) fn replicate(ctx: Ctx, replicate: impl FnOnce()) {
+    if is_silent() {
+        return;
+    }
     if is_heard() {
         return replicate();
     }

@@ -23,7 +23,7 @@ use super::api::{Ctx, RmString, raw, rm};
 use super::call_reply::CallReply;
 use super::cluster;
 use super::notify::own_write;
-use super::replication::replicate;
+use super::replication::{Silence, is_silent, replicate};
 
 use hashes::{MANY_FIELDS, Pending};
 pub use native::{By, Gathering, Replicated};
@@ -107,6 +107,16 @@ impl RedisKeyspace {
         self.replicate_fields();
     }
 
+    /// Calls `act`, whose writes are not replicated: the caller replicates them in another way.
+    pub fn silently<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
+        self.flush();
+        let silence = Silence::begin();
+        let done = act(self);
+        self.flush();
+        drop(silence);
+        done
+    }
+
     /// Replicates all pending writes and closes every key, because other code may change the keys
     /// after this call.
     pub fn release(&mut self) {
@@ -131,7 +141,8 @@ impl RedisKeyspace {
     ) -> Result<CallReply> {
         self.flush();
         self.open.clear();
-        self.call_unflushed(command, c"!Esv", key, rest)
+        let format = if is_silent() { c"Esv" } else { c"!Esv" };
+        self.call_unflushed(command, format, key, rest)
     }
 
     /// Runs a read-only command.
@@ -245,7 +256,20 @@ impl Keyspace for RedisKeyspace {
         if !self.exists(key) {
             return Ok(false);
         }
-        Ok(self.call(c"UNLINK", key, &[])?.integer() == 1)
+        self.flush();
+        self.close_reads(key);
+        let handle = OpenKey::open(self.ctx, key, true);
+        // SAFETY: main thread, key open for writing, and nothing uses its value any more.
+        unsafe { rm!(RedisModule_UnlinkKey(handle.raw())) };
+        drop(handle);
+        self.replicate_command(c"UNLINK", key, []);
+        self.notify(
+            raw::REDISMODULE_NOTIFY_GENERIC as std::os::raw::c_int,
+            c"del",
+            key,
+            false,
+        );
+        Ok(true)
     }
 
     fn rename(&mut self, from: &RmString, to: &RmString) -> Result<()> {

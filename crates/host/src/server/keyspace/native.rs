@@ -28,6 +28,8 @@ pub enum By<'a> {
     Log(&'a [u8]),
     /// The running command, unchanged. It must have the same effect on a replica.
     TheCommand,
+    /// Nothing: the caller replicates the change in another way.
+    Nothing,
 }
 
 /// Maximum number of bytes of changes that are replicated as one command.
@@ -286,6 +288,7 @@ impl RedisKeyspace {
 
     fn tell<T: Native>(&mut self, key: &RmString, replicated: &Replicated<'_>, emptied: bool) {
         match &replicated.by {
+            By::Nothing => {}
             By::TheCommand => {
                 // SAFETY: main thread, live context of the command.
                 unsafe { rm!(RedisModule_ReplicateVerbatim(self.ctx.raw())) };
