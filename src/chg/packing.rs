@@ -35,13 +35,16 @@ pub fn move_to<K: Movable>(to: Storage, now: Millis) -> Job<K> {
         let (mut progress, mut groups) = (K::Progress::default(), 0);
         lent.slices(|_, ks, time| {
             lent.report(groups, all);
-            while !ks.step(&mut progress, &mut groups)? {
+            let mut is_done = false;
+            while !is_done {
+                is_done = ks.step(&mut progress, &mut groups)?;
                 if !time() {
-                    return Ok(false);
+                    break;
                 }
             }
             lent.report(groups, all);
-            Ok::<_, Error>(true)
+            ks.flush()?;
+            Ok::<_, Error>(is_done)
         })
         .await?;
         let damaged = lent.with(|frontier, ks| -> Result<bool> {

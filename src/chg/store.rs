@@ -42,6 +42,27 @@ pub trait Store: Keyspace + 'static {
         look: impl FnOnce(&Kept<'_>) -> T,
     ) -> Result<(Changed, Option<T>)>;
 
+    /// Calls `act`, whose writes are not replicated: the caller replicates them in another way.
+    fn silently<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
+        act(self)
+    }
+
+    /// Takes out the URIs of a plain key, which is deleted; `None` if the key does not exist.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` if the key holds another type.
+    fn take_uris(&mut self, _key: &Self::Name) -> Result<Option<Uris>> {
+        unreachable!("only plain keys are values of their own")
+    }
+
+    /// Stores URIs in a plain key, which does not exist.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` if the key holds another type.
+    fn put_uris(&mut self, _key: &Self::Name, _uris: Uris) -> Result<()> {
+        unreachable!("only plain keys are values of their own")
+    }
+
     /// Returns true if the key exists.
     ///
     /// # Errors
@@ -164,5 +185,20 @@ impl Store for MemoryKeyspace {
             self.keys.remove(key);
         }
         Ok((changed, Some(seen)))
+    }
+
+    fn take_uris(&mut self, key: &Vec<u8>) -> Result<Option<Uris>> {
+        if !self.keeps_uris(key)? {
+            return Ok(None);
+        }
+        match self.keys.remove(key) {
+            Some(Plain::Native(uris)) => Ok(Some(*uris)),
+            _ => unreachable!("looked at above"),
+        }
+    }
+
+    fn put_uris(&mut self, key: &Vec<u8>, uris: Uris) -> Result<()> {
+        self.keys.insert(key.clone(), Plain::Native(Box::new(uris)));
+        Ok(())
     }
 }

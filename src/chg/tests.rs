@@ -23,6 +23,7 @@ use super::moving::move_group;
 use super::next::{Ask, Lease};
 use super::packed::Packed;
 use super::packed::either::{Either, Holder};
+use super::packed::element::{Plain as PlainKeys, PlainNames};
 use super::sweep::sweep;
 use super::time::Millis;
 
@@ -112,6 +113,12 @@ enum Op {
     Expired,
     /// The process ends: only the keys remain.
     Restart,
+    /// Adds many kept URIs, each of the next one of some executions.
+    AddMany {
+        group: usize,
+        uris: usize,
+        executions: usize,
+    },
 }
 
 impl Op {
@@ -203,6 +210,8 @@ struct Replicated {
     replica: Packed,
     /// The logs of all commands so far.
     logs: Vec<Vec<u8>>,
+    /// The plain keys of the replica, as they were before the last command.
+    plain: MemoryKeyspace,
 }
 
 impl Holder for Replicated {
@@ -251,9 +260,17 @@ impl Replicated {
             packed,
             replica,
             logs,
+            plain,
         } = self;
         logs.push(packed.flush().unwrap_or_default());
-        replica.apply(logs.last().unwrap()).unwrap();
+        let names = PlainNames::new(plain, PREFIX);
+        let mut keys = PlainKeys {
+            ks: plain,
+            names: &names,
+        };
+        replica
+            .apply(logs.last().unwrap(), Some(&mut keys))
+            .unwrap();
         packed.verify();
         replica.verify();
         let all = elements(packed);
@@ -364,6 +381,26 @@ impl<K: Storage> World<K> {
                 frontier
                     .add_kept(ks, EXECUTIONS[execution], None, &[uri], now)
                     .unwrap();
+            }
+            Op::AddMany {
+                group,
+                uris,
+                executions,
+            } => {
+                for n in 0..uris {
+                    let which = n % executions;
+                    let crowd = format!("crowd-{which}");
+                    let execution = EXECUTIONS.get(which).copied();
+                    let execution = execution.unwrap_or(crowd.as_bytes());
+                    let uri = format!("https://h/{}/page-{n}", n / 7);
+                    let uri = Kept {
+                        chg: GROUPS[group],
+                        at: now,
+                        depth: n as u32 % 2,
+                        uri: uri.as_bytes(),
+                    };
+                    frontier.add_kept(ks, execution, None, &[uri], now).unwrap();
+                }
             }
             Op::Next { count } => self.next(count),
             Op::NextOf { group } => {
@@ -757,7 +794,7 @@ proptest! {
                         log[at] = *byte;
                     }
                 }
-                let _ = packed.apply(&log);
+                let _ = packed.apply(&log, None);
                 packed.verify();
             }
             let mut loaded = Packed::default();

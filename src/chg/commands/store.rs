@@ -6,6 +6,7 @@ use std::os::raw::c_int;
 use crate::chg::keys::ONCE;
 use crate::chg::packed::both::{Both, Home};
 use crate::chg::packed::either::Holder;
+use crate::chg::packed::element::{Carrier, Element, Plain, PlainNames};
 use crate::chg::packed::{ENVELOPE as PACKED_ENVELOPE, Moving, Name, Packed, mixed};
 use crate::chg::store::{KEPT_URIS, Store};
 use crate::chg::uris::{CHUNK_BYTES, Changed, ENVELOPE, Kept, Op, Uris};
@@ -98,7 +99,32 @@ impl Store for RedisKeyspace {
         })?;
         Ok(changed.unwrap_or((Changed::Nothing, None)))
     }
+
+    fn silently<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
+        RedisKeyspace::silently(self, act)
+    }
+
+    fn take_uris(&mut self, key: &RmString) -> Result<Option<Uris>> {
+        self.change_native(key, false, |uris: &mut Uris| {
+            (std::mem::take(uris), Some(MOVED))
+        })
+    }
+
+    fn put_uris(&mut self, key: &RmString, uris: Uris) -> Result<()> {
+        let stored = self.change_native(key, true, |stored: &mut Uris| {
+            *stored = uris;
+            ((), Some(MOVED))
+        })?;
+        debug_assert!(stored.is_some(), "it is made");
+        Ok(())
+    }
 }
+
+/// Describes URIs that move to another storage. The caller replicates the move.
+const MOVED: Replicated<'static> = Replicated {
+    by: By::Nothing,
+    event: CHANGE,
+};
 
 /// The keys of a frontier on this server, in either storage.
 pub type FrontierKeys = Both<RedisKeyspace, Held>;
@@ -282,6 +308,7 @@ impl Home<RedisKeyspace> for Held {
     }
 
     fn remove(&mut self) -> Result<()> {
+        self.flush()?;
         self.value = std::ptr::null_mut();
         self.new = None;
         let key = self.key.clone();
@@ -332,6 +359,24 @@ pub fn storage_of(keys: &mut RedisKeyspace, prefix: &[u8]) -> Option<State> {
     found
 }
 
+/// The plain keys of a frontier that a log moves.
+struct PlainKeys<'a> {
+    keys: RedisKeyspace,
+    prefix: &'a [u8],
+    /// The names of the keys, once they were needed.
+    names: Option<PlainNames<RmString>>,
+}
+
+impl Carrier for PlainKeys<'_> {
+    fn bring(&mut self, packed: &mut Packed, element: &Element<'_>) {
+        let (ks, prefix) = (&mut self.keys, self.prefix);
+        let names = self
+            .names
+            .get_or_insert_with(|| PlainNames::new(ks, prefix));
+        ks.silently(|ks| Plain { ks, names }.bring(packed, element));
+    }
+}
+
 /// `crawlspace.frontier key log` and `crawlspace.frontier key CHUNK chunk`. Only the server sends it; a manual call
 /// changes a packed frontier accordingly.
 struct ChangePacked;
@@ -341,10 +386,9 @@ impl Internal for ChangePacked {
     const FLAGS: &'static CStr = c"write deny-oom admin";
 
     fn run(call: &mut InternalCall<'_>) -> std::result::Result<(), String> {
-        type Apply = fn(&mut Packed, &[u8]) -> std::result::Result<(), String>;
-        let (change, log): (Apply, &[u8]) = match *call.arguments {
-            [log] => (Packed::apply, log),
-            [b"CHUNK", chunk] => (Packed::load, chunk),
+        let (is_log, log): (bool, &[u8]) = match *call.arguments {
+            [log] => (true, log),
+            [b"CHUNK", chunk] => (false, chunk),
             _ => {
                 return Err(
                     "ERR syntax error: a key, then a log, or CHUNK and a chunk are expected".into(),
@@ -353,12 +397,25 @@ impl Internal for ChangePacked {
         };
         let key = call.key.clone();
         let existed = call.keys.exists(&key);
+        let prefix = key.as_ref().strip_suffix(KEY);
+        let mut carrier = prefix.map(|prefix| PlainKeys {
+            keys: call.keys.another(),
+            prefix,
+            names: None,
+        });
         let changed = call.keys.change_native(&key, true, |packed: &mut Packed| {
             let replicated = Replicated {
                 by: By::TheCommand,
                 event: c"chg.packed",
             };
-            let changed = change(packed, log);
+            let changed = if is_log {
+                packed.apply(
+                    log,
+                    carrier.as_mut().map(|carrier| carrier as &mut dyn Carrier),
+                )
+            } else {
+                packed.load(log)
+            };
             // If a log is malformed, the entries before the error are applied, but they create no
             // key.
             let is_stored = existed || changed.is_ok();

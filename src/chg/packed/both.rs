@@ -2,30 +2,25 @@
 //!
 //! While a frontier moves, each of its elements is in exactly one storage: a group with its URIs and its places in the
 //! sorted queues, a field of any other hash, a member of any other sorted set, a number. Reads look where the element
-//! is, and move nothing. A write moves the element to the new storage first. A list is in two parts: the new storage
-//! has its head, the old one its tail; elements are appended to the old part as long as there is one.
+//! is, and move nothing. A write moves the element to the new storage first; only groups that leave the packed frontier
+//! are written where they are, because a large one takes long to leave. A list is in two parts: the new storage has its
+//! head, the old one its tail; elements are appended to the old part as long as there is one.
 //!
 //! The documented keys have other names meanwhile ([`MOVING`]), because markers are in their places.
 
 use std::cmp::Ordering;
 use std::ops::RangeInclusive;
 
-use crawlspace_host::keyspace::{Batch, KeyError, KeyType, Keyspace, Result};
-use crawlspace_host::text::parse_unsigned;
+use crawlspace_host::keyspace::{Batch, KeyType, Keyspace, Result};
 
-use super::super::group::{FIELD_NAMES, FIELDS, Group, Hold, Id, Options};
-use super::super::keys::{COUNTED, GROUP, Names, OF, URIS};
+use super::super::group::{FIELD_NAMES, Group, Id, Options};
 use super::super::store::Store;
-use super::super::time::of_score;
-use super::super::uris::{CHUNK_BYTES, Changed, Kept, Op};
+use super::super::uris::{Changed, Kept, Op};
 use super::either::{Either, EitherName, EitherValue, Holder};
+use super::element::{Element, MOVING, Plain, PlainNames};
 use super::name::Part;
-use super::unpack::Plain;
-use super::{Entering, Moving, Name, Packed, Stored};
+use super::{Name, Packed, Stored};
 use crate::storage::Storage;
-
-/// Beginning of the names of the documented keys while the frontier moves.
-pub const MOVING: &[u8] = b"chg_moving:";
 
 /// Makes and removes packed frontiers.
 pub trait Home<P>: Holder {
@@ -46,11 +41,7 @@ pub trait Home<P>: Holder {
 /// A frontier that is moving.
 pub(super) struct Change<N> {
     pub to: Storage,
-    pub prefix: Box<[u8]>,
-    /// The plain keys that exist once.
-    once: Names<N>,
-    /// Names of the fields of a group.
-    fields: [N; FIELDS],
+    pub names: PlainNames<N>,
 }
 
 /// The key space of a frontier.
@@ -163,18 +154,8 @@ impl<P: Store, H: Home<P>> Both<P, H> {
     }
 
     pub(super) fn begin_change(&mut self, prefix: &[u8], to: Storage) {
-        let ks = &mut self.either.plain;
-        let once = Names::of(|row| {
-            let moving = if row.documented { MOVING } else { b"" };
-            ks.name(&[prefix, moving, row.name.as_bytes()])
-        });
-        let fields = FIELD_NAMES.map(|field| ks.name(&[field]));
-        self.change = Some(Box::new(Change {
-            to,
-            prefix: prefix.into(),
-            once,
-            fields,
-        }));
+        let names = PlainNames::new(&mut self.either.plain, prefix);
+        self.change = Some(Box::new(Change { to, names }));
     }
 
     pub(super) fn turn_to(&mut self, to: Storage) {
@@ -196,7 +177,7 @@ impl<P: Store, H: Home<P>> Both<P, H> {
     }
 
     pub(super) fn prefix(&self) -> Box<[u8]> {
-        self.change().prefix.clone()
+        self.change().names.prefix.clone()
     }
 
     fn change(&self) -> &Change<P::Name> {
@@ -216,14 +197,50 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         packed.expect("the frontier is moving").with(act)
     }
 
-    /// Returns the plain names of the hash of a group and of its URIs.
-    fn group_names(&mut self, id: &[u8]) -> (P::Name, P::Name) {
+    /// Calls `act` with the plain keys and the packed frontier. Its writes to plain keys are not replicated.
+    pub(super) fn move_with<T>(
+        &mut self,
+        act: impl FnOnce(&mut Plain<'_, P>, &mut Packed) -> Result<T>,
+    ) -> Result<T> {
         let change = self.change.as_deref().expect("the frontier is moving");
-        let ks = &mut self.either.plain;
-        (
-            ks.name(&[&change.prefix, GROUP.before, id]),
-            ks.name(&[&change.prefix, URIS.before, id]),
-        )
+        let Either { plain, packed } = &mut self.either;
+        let packed = packed.as_mut().expect("the frontier is moving");
+        plain.silently(|ks| {
+            let names = &change.names;
+            packed.with(|packed| act(&mut Plain { ks, names }, packed))?
+        })
+    }
+
+    /// Moves an element to the new storage; returns the number of elements that moved.
+    pub(super) fn bring(&mut self, element: Element<'_>) -> Result<u64> {
+        self.move_with(|plain, packed| plain.bring_logged(packed, &element))
+    }
+
+    /// Moves an element to the new storage for a command, which then writes to it.
+    fn bring_first(&mut self, element: Element<'_>) -> Result<bool> {
+        let moved = self.bring(element)? > 0;
+        if moved && self.to() == Storage::Plain {
+            // A replica must not get the writes to plain keys before the log.
+            let packed = self.either.packed.as_mut();
+            packed.expect("the frontier is moving").store()?;
+        }
+        Ok(moved)
+    }
+
+    /// Returns the storage that a group is written to. A group enters the packed frontier with its first write, but it
+    /// leaves only by itself, because it may be large.
+    fn home(&mut self, id: &[u8]) -> Result<Storage> {
+        if self.to() == Storage::Plain {
+            return self.storage_of(id);
+        }
+        self.bring_first(Element::Group(id))?;
+        Ok(Storage::Packed)
+    }
+
+    /// Returns the name of a group in the storage that it is written to.
+    fn at_home<'a>(&mut self, two: &'a Two<P::Name>) -> Result<&'a EitherName<P::Name>> {
+        let storage = self.home(&two.id)?;
+        Ok(two.in_storage(storage))
     }
 
     /// Returns the storage that has a group; the new one if there is no such group.
@@ -234,234 +251,23 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         if self.to() == Storage::Plain {
             return Ok(Storage::Plain);
         }
-        Ok(if self.is_in_plain_keys(id) {
+        let is_plain = self.move_with(|plain, _| Ok(plain.holds(id)))?;
+        Ok(if is_plain {
             Storage::Plain
         } else {
             Storage::Packed
         })
     }
 
-    fn is_in_plain_keys(&mut self, id: &[u8]) -> bool {
-        let (hash, uris) = self.group_names(id);
-        let ks = &mut self.either.plain;
-        if ks.hash_len(&hash).unwrap_or(0) > 0 || ks.keeps_uris(&uris).unwrap_or(false) {
-            return true;
-        }
-        self.scores_in_plain_keys(id) != [None; 3]
+    /// Moves a field of a hash, which is then written; returns true if it moved.
+    fn bring_field(&mut self, key: &Two<P::Name>, field: &[u8]) -> Result<bool> {
+        self.bring_first(Element::Field(key.packed().own(), field))
     }
 
-    fn scores_in_plain_keys(&mut self, id: &[u8]) -> [Option<f64>; 3] {
-        let change = self.change.as_deref().expect("the frontier is moving");
-        let ks = &mut self.either.plain;
-        let once = &change.once;
-        [&once.wait, &once.busy, &once.idle].map(|set| ks.zset_score(set, id).unwrap_or(None))
-    }
-
-    /// Moves a group to the new storage, unless it is there; returns true if it moved.
-    pub(super) fn bring(&mut self, id: &[u8]) -> Result<bool> {
-        let packed = self.with(|packed| packed.holds(id))?;
-        match (self.to(), packed) {
-            (Storage::Packed, false) => self.pack(id),
-            (Storage::Plain, true) => self.unpack(id).map(|()| true),
-            _ => Ok(false),
-        }
-    }
-
-    /// Moves a group to the new storage, and returns a name of it there.
-    fn brought<'a>(&mut self, two: &'a Two<P::Name>) -> Result<&'a EitherName<P::Name>> {
-        self.bring(&two.id)?;
-        Ok(two.in_storage(self.to()))
-    }
-
-    /// Reads a group from plain keys, as it enters the packed frontier, with the number of its fields, and whether a plain
-    /// client has damaged it or made it; returns `None` for an unknown group.
-    fn read_plain(&mut self, id: &[u8]) -> Result<Option<(Entering, u64, bool)>> {
-        let (hash, uris) = self.group_names(id);
-        let scores = self.scores_in_plain_keys(id);
-        let change = self.change.as_deref().expect("the frontier is moving");
-        let ks = &mut self.either.plain;
-        let raw = match ks.hash_get_many(&hash, std::array::from_fn(|i| &change.fields[i])) {
-            Err(KeyError::WrongType { .. }) => std::array::from_fn(|_| None),
-            raw => raw?,
-        };
-        let kept = match ks.uris(&uris, |uris| {
-            (uris.len(), uris.tokens().collect::<Vec<_>>())
-        }) {
-            Err(KeyError::WrongType { .. }) => None,
-            kept => kept?,
-        };
-        let own_fields = raw.iter().flatten().count() as u64;
-        let exists = ks.hash_len(&hash).unwrap_or(0) > 0;
-        if !exists && kept.is_none() && scores == [None; 3] {
-            return Ok(None);
-        }
-        let fields = raw
-            .each_ref()
-            .map(|field| field.as_ref().map(AsRef::as_ref));
-        let mut group = Group::read(fields);
-        // Only options were set.
-        let is_bare = fields[..4].iter().all(Option::is_none);
-        let mut damaged =
-            (exists || kept.is_some()) && !group.ours && !(exists && is_bare && kept.is_none());
-        let mut lost = Vec::new();
-        if let Some((len, tokens)) = kept {
-            damaged |= len > group.uris || !group.keeps;
-            group.uris = group.uris.max(len);
-            group.keeps = true;
-            let holds = &group.holds;
-            lost = tokens;
-            lost.retain(|token| holds.iter().all(|hold| hold.token != *token));
-            damaged |= !lost.is_empty();
-            if let Some(deadline) = scores[1] {
-                group.holds.extend(lost.drain(..).map(|token| Hold {
-                    token,
-                    granted: token / 1000,
-                    deadline: of_score(deadline),
-                }));
-            }
-        }
-        if damaged {
-            group.known = true;
-            group.ours = true;
-        }
-        let mut entering = Entering {
-            group,
-            exists: exists || damaged,
-            scores,
-            lost,
-            ..Entering::default()
-        };
-        if exists {
-            entering.next = ks
-                .hash_get(&hash, b"x")?
-                .map(|next| Id::from_slice(next.as_ref()));
-            let (mut batch, mut cursor) = (Batch::default(), ks.cursor());
-            while ks.hash_scan(&hash, &mut cursor, &mut batch)? {}
-            for (field, value) in batch.iter() {
-                let count = field.strip_prefix(COUNTED).zip(parse_unsigned(value));
-                if let Some((execution, n)) = count.filter(|(_, n)| *n > 0) {
-                    entering.counts.push((execution.to_vec(), n));
-                }
-            }
-            // A scan may return a field twice.
-            entering.counts.sort();
-            entering.counts.dedup_by(|a, b| a.0 == b.0);
-        }
-        Ok(Some((entering, own_fields, damaged)))
-    }
-
-    /// Moves a group from plain keys to the packed frontier; returns true if it was there.
-    fn pack(&mut self, id: &[u8]) -> Result<bool> {
-        let Some((entering, _, damaged)) = self.read_plain(id)? else {
-            return Ok(false);
-        };
-        let (hash, uris) = self.group_names(id);
-        let mut executions: Vec<Vec<u8>> = entering
-            .counts
-            .iter()
-            .map(|(name, _)| name.clone())
-            .collect();
-        let (scores, exists) = (entering.scores, entering.exists);
-        let lost = entering.lost.clone();
-        let change = self.change.as_deref().expect("the frontier is moving");
-        let Either { plain, packed } = &mut self.either;
-        let packed = packed.as_mut().expect("the frontier is moving");
-        packed.with(|packed| {
-            packed.enter(id, entering);
-            if damaged && !packed.is_damaged() {
-                packed.set_moving(Moving::In, true);
-            }
-        })?;
-        let keeps = plain.keeps_uris(&uris).unwrap_or(false);
-        if keeps {
-            plain.uris(&uris, |kept| {
-                executions.extend(kept.executions().map(|share| share.id.to_vec()));
-                kept.encode(CHUNK_BYTES, &mut |chunk| {
-                    // Opened above.
-                    let _ = packed.with(|packed| packed.enter_uris(id, chunk));
-                });
-            })?;
-            plain.delete(&uris)?;
-            let key = Name::new(&[&change.prefix, URIS.before, id]);
-            for token in lost {
-                let back = Op::Return {
-                    token,
-                    due: None,
-                    failed: false,
-                };
-                packed.with(|packed| packed.change_uris(&key, &back, |_| ()))?;
-            }
-        }
-        if exists && plain.hash_len(&hash).unwrap_or(0) > 0 {
-            plain.delete(&hash)?;
-        }
-        let once = &change.once;
-        for (set, score) in [&once.wait, &once.busy, &once.idle].into_iter().zip(scores) {
-            if score.is_some() {
-                plain.zset_del(set, id)?;
-            }
-        }
-        for execution in executions {
-            let of = plain.name(&[&change.prefix, OF.before, &execution]);
-            match plain.hash_del(&of, id) {
-                // A key of another program.
-                Err(KeyError::WrongType { .. }) => {}
-                done => drop(done?),
-            }
-        }
-        Ok(true)
-    }
-
-    /// Moves a group from the packed frontier to plain keys.
-    fn unpack(&mut self, id: &[u8]) -> Result<()> {
-        let (hash, uris) = self.group_names(id);
-        let change = self.change.as_deref().expect("the frontier is moving");
-        let Either { plain, packed } = &mut self.either;
-        // Of other programs: the group is packed.
-        plain.delete(&hash)?;
-        plain.delete(&uris)?;
-        let mut keys = Plain {
-            ks: plain,
-            prefix: &change.prefix,
-            once: &change.once,
-        };
-        let packed = packed.as_mut().expect("the frontier is moving");
-        packed.with(|packed| packed.leave(id, &mut keys))?
-    }
-
-    /// Moves a field of a hash that is no group; returns true if it moved.
-    pub(super) fn bring_field(&mut self, key: &Two<P::Name>, field: &[u8]) -> Result<bool> {
-        let (old, new) = (self.from(), self.to());
-        let either = &mut self.either;
-        let Some(value) = either.hash_get(key.in_storage(old), field)? else {
-            return Ok(false);
-        };
-        either.hash_set(key.in_storage(new), field, value.as_ref())?;
-        either.hash_del(key.in_storage(old), field)?;
-        if key.part == Part::Executions {
-            // In the packed frontier the total follows from the counts.
-            let n = parse_unsigned(value.as_ref()).unwrap_or(0) as i64;
-            let total = &self
-                .change
-                .as_deref()
-                .expect("the frontier is moving")
-                .once
-                .total;
-            let change = if new == Storage::Plain { n } else { -n };
-            self.either.plain.number_add(total, change)?;
-        }
-        Ok(true)
-    }
-
-    /// Moves a number.
-    pub(super) fn bring_number(&mut self, key: &Two<P::Name>) -> Result<()> {
-        let (old, new) = (self.from(), self.to());
-        if self.has_number(key, old)? {
-            let n = self.either.number(key.in_storage(old))?;
-            self.either.number_set(key.in_storage(new), n)?;
-            self.either.delete(key.in_storage(old))?;
-        }
-        Ok(())
+    /// Moves a number, which is then written.
+    fn bring_number(&mut self, key: &Two<P::Name>) -> Result<()> {
+        self.bring_first(Element::Number(key.packed().own()))
+            .map(drop)
     }
 
     fn has_number(&mut self, key: &Two<P::Name>, storage: Storage) -> Result<bool> {
@@ -489,17 +295,6 @@ impl<P: Store, H: Home<P>> Both<P, H> {
             None => (key.in_storage(self.to()), i),
             Some(i) => (key.in_storage(self.from()), i),
         })
-    }
-
-    /// Moves the first element of the old part of a list; returns false if that part is empty.
-    pub(super) fn bring_element(&mut self, key: &Two<P::Name>) -> Result<bool> {
-        let (old, new) = (self.from(), self.to());
-        let Some(element) = self.either.list_take(key.in_storage(old), 0)? else {
-            return Ok(false);
-        };
-        self.either
-            .list_push(key.in_storage(new), element.as_ref())?;
-        Ok(true)
     }
 
     /// Returns the numbers of members in the old and in the new storage that come before a rank.
@@ -605,7 +400,7 @@ impl<P: Store, H: Home<P>> Keyspace for Both<P, H> {
             BothName::Two(two) => two,
         };
         if two.part == Part::Group {
-            let key = self.brought(two)?;
+            let key = self.at_home(two)?;
             return self.either.delete(key);
         }
         let plain = self.either.delete(&two.plain)?;
@@ -720,18 +515,24 @@ impl<P: Store, H: Home<P>> Keyspace for Both<P, H> {
             BothName::One(key) => return self.either.hash_set(key, field, value),
             BothName::Two(two) => two,
         };
-        let moved = match two.part {
-            Part::Group => self.bring(&two.id).map(|_| false)?,
-            Part::Of => self.bring(field).map(|_| false)?,
-            _ => self.bring_field(two, field)?,
+        let (storage, moved) = match two.part {
+            Part::Group => (self.home(&two.id)?, false),
+            Part::Of => (self.to(), false),
+            _ => (self.to(), self.bring_field(two, field)?),
         };
-        let new = self.to();
-        Ok(self.either.hash_set(two.in_storage(new), field, value)? && !moved)
+        let key = two.in_storage(storage);
+        Ok(self.either.hash_set(key, field, value)? && !moved)
     }
 
     fn hash_set_new(&mut self, key: &Self::Name, field: &[u8], value: &[u8]) -> Result<bool> {
-        if let BothName::One(key) = key {
-            return self.either.hash_set_new(key, field, value);
+        match key {
+            BothName::One(key) => return self.either.hash_set_new(key, field, value),
+            // The packed frontier knows the groups of an execution from the groups, which may be in either storage.
+            BothName::Two(two) if two.part == Part::Of => {
+                let new = self.to();
+                return self.either.hash_set_new(two.in_storage(new), field, value);
+            }
+            BothName::Two(_) => {}
         }
         if self.hash_has(key, field)? {
             return Ok(false);
@@ -744,12 +545,14 @@ impl<P: Store, H: Home<P>> Keyspace for Both<P, H> {
             BothName::One(key) => return self.either.hash_add(key, field, change),
             BothName::Two(two) => two,
         };
-        match two.part {
-            Part::Group => self.bring(&two.id)?,
-            _ => self.bring_field(two, field)?,
+        let storage = if two.part == Part::Group {
+            self.home(&two.id)?
+        } else {
+            self.bring_field(two, field)?;
+            self.to()
         };
-        let new = self.to();
-        self.either.hash_add(two.in_storage(new), field, change)
+        let key = two.in_storage(storage);
+        self.either.hash_add(key, field, change)
     }
 
     fn hash_del(&mut self, key: &Self::Name, field: &[u8]) -> Result<bool> {
@@ -759,11 +562,9 @@ impl<P: Store, H: Home<P>> Keyspace for Both<P, H> {
         };
         match two.part {
             Part::Group => {
-                let key = self.brought(two)?;
+                let key = self.at_home(two)?;
                 return self.either.hash_del(key, field);
             }
-            // A group that moves later would be listed again.
-            Part::Of => self.bring(field)?,
             Part::Executions => self.bring_field(two, field)?,
             _ => false,
         };
@@ -956,13 +757,15 @@ impl<P: Store, H: Home<P>> Keyspace for Both<P, H> {
             BothName::One(key) => return self.either.zset_add(key, member, score),
             BothName::Two(two) => two,
         };
-        let (old, new) = (self.from(), self.to());
-        if two.orders_groups() {
-            self.bring(member)?;
+        let storage = if two.orders_groups() {
+            self.home(member)?
         } else {
+            let old = self.from();
             self.either.zset_del(two.in_storage(old), member)?;
-        }
-        self.either.zset_add(two.in_storage(new), member, score)
+            self.to()
+        };
+        let key = two.in_storage(storage);
+        self.either.zset_add(key, member, score)
     }
 
     fn zset_remove(&mut self, key: &Self::Name, member: &[u8]) -> Result<()> {
@@ -1091,7 +894,7 @@ impl<P: Store, H: Home<P>> Store for Both<P, H> {
         match key {
             BothName::One(key) => self.either.change_uris_then(key, op, look),
             BothName::Two(two) => {
-                let key = self.brought(two)?;
+                let key = self.at_home(two)?;
                 self.either.change_uris_then(key, op, look)
             }
         }
@@ -1126,18 +929,17 @@ impl<P: Store, H: Home<P>> Store for Both<P, H> {
             BothName::One(key) => return self.either.group(key),
             BothName::Two(two) => two,
         };
-        if self.to() == Storage::Plain {
-            return Ok(None);
-        }
         if self.storage_of(&two.id)? == Storage::Packed {
             return self.either.group(&two.packed);
         }
-        Ok(self
-            .read_plain(&two.id)?
-            .map(|(entering, fields, _)| Stored {
-                group: entering.group,
-                fields,
-            }))
+        if self.to() == Storage::Plain {
+            return Ok(None);
+        }
+        let read = self.move_with(|plain, _| plain.read(&two.id))?;
+        Ok(read.map(|(entering, fields, _)| Stored {
+            group: entering.group,
+            fields,
+        }))
     }
 
     fn put_group(
@@ -1149,8 +951,21 @@ impl<P: Store, H: Home<P>> Store for Both<P, H> {
         match key {
             BothName::One(key) => self.either.put_group(key, group, more),
             BothName::Two(two) => {
-                let key = self.brought(two)?;
-                self.either.put_group(key, group, more)
+                let key = self.at_home(two)?;
+                if self.either.put_group(key, group, more)? {
+                    return Ok(true);
+                }
+                // It was read as a packed group, and has been deleted since.
+                for (field, value) in FIELD_NAMES.iter().zip(group.write()) {
+                    match value {
+                        Some(value) => drop(self.either.hash_set(key, field, &value)?),
+                        None => drop(self.either.hash_del(key, field)?),
+                    }
+                }
+                if let Some((field, value)) = more {
+                    self.either.hash_set(key, field, value)?;
+                }
+                Ok(true)
             }
         }
     }
@@ -1159,7 +974,7 @@ impl<P: Store, H: Home<P>> Store for Both<P, H> {
         match key {
             BothName::One(key) => self.either.put_options(key, options),
             BothName::Two(two) => {
-                let key = self.brought(two)?;
+                let key = self.at_home(two)?;
                 self.either.put_options(key, options)
             }
         }
@@ -1169,7 +984,7 @@ impl<P: Store, H: Home<P>> Store for Both<P, H> {
         match key {
             BothName::One(key) => self.either.reset_group(key),
             BothName::Two(two) => {
-                let key = self.brought(two)?;
+                let key = self.at_home(two)?;
                 self.either.reset_group(key)
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! The groups that were used last are open: decoded, and written back when others take their place.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::SmallVec;
 
@@ -37,6 +37,8 @@ const SAMPLED: usize = 64;
 pub(super) struct Stock {
     pub spelling: Spelling,
     pub uris: Uris,
+    /// Executions are stored by name, because they are many; otherwise by number.
+    pub is_crowd: bool,
 }
 
 impl Stock {
@@ -109,6 +111,8 @@ pub(super) struct Groups {
     scratch: Vec<u8>,
     /// Cursor of the defragmentation of the URIs of a group.
     moved: u64,
+    /// Slots of groups whose URIs may be mixed.
+    pub mixed: BTreeSet<u32>,
 }
 
 impl Groups {
@@ -229,7 +233,11 @@ impl Groups {
             let (spelling, len) = Spelling::read(from.rest())?;
             let (base, packed) = (record.group.due, &from.rest()[len..]);
             let uris = Uris::unpack_checked(base, packed, PACKED_BYTES, knows)?;
-            Some(Stock { spelling, uris })
+            Some(Stock {
+                spelling,
+                uris,
+                is_crowd: false,
+            })
         };
         let is_new = Log::is_name(id) && self.find(id).is_none();
         let is_empty = !record.is_stored() && stock.is_none();
@@ -326,6 +334,7 @@ impl Groups {
         Stock {
             spelling,
             uris: Uris::unpack(base, &block[at + len..]),
+            is_crowd: false,
         }
     }
 

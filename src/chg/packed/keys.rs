@@ -13,7 +13,7 @@ use crawlspace_host::text::{parse_unsigned, push_number};
 
 use super::super::group::{Group, Id, Options};
 use super::super::keys::COUNTED;
-use super::super::uris::{Bytes, Changed, Kept, Op, Uris, Words, first_uri};
+use super::super::uris::{Bytes, Changed, Kept, Op, Uris, Words, first_uri, raw_form};
 use super::executions::Executions;
 use super::groups::{Groups, Stock};
 use super::log::{ExecutionName, Kind, Log};
@@ -51,6 +51,8 @@ pub struct Packed {
     pub(super) moving: Moving,
     /// Groups entered whose counts may be wrong.
     pub(super) damaged: bool,
+    /// Number of groups that store executions by name.
+    pub(super) crowds: u32,
 }
 
 /// Returns the set that a key stands for.
@@ -81,48 +83,62 @@ pub struct Stored {
 pub(super) type Numbers = SmallVec<[u32; 4]>;
 
 /// Returns the stored form of the number of an execution.
-fn stored_number(number: u32) -> SmallVec<[u8; 8]> {
+pub(super) fn stored_number(number: u32) -> SmallVec<[u8; 8]> {
     let mut bytes = SmallVec::new();
     put(&mut bytes, number.into());
     bytes
 }
 
 /// Returns the stored form of an execution; `None` if it is unknown.
-fn stored(executions: &Executions, name: &[u8]) -> Option<SmallVec<[u8; 8]>> {
+fn stored(executions: &Executions, is_crowd: bool, name: &[u8]) -> Option<SmallVec<[u8; 8]>> {
+    if is_crowd {
+        return Some(SmallVec::from_slice(name));
+    }
     executions.find(name).map(stored_number)
 }
 
-fn number_of(stored: &[u8]) -> u32 {
+pub(super) fn number_of(stored: &[u8]) -> u32 {
     Reader::new(stored).number().unwrap_or_default() as u32
 }
 
-pub(super) fn numbers(uris: &Uris) -> Numbers {
-    uris.ids().map(number_of).collect()
+/// Returns the numbers of the executions of a group; none if it stores them by name.
+pub(super) fn numbers(stock: &Stock) -> Numbers {
+    if stock.is_crowd {
+        return Numbers::new();
+    }
+    stock.uris.ids().map(number_of).collect()
 }
 
 /// Holds the executions that URIs have in addition to those before, which are in order.
-pub(super) fn hold_added(executions: &mut Executions, uris: &Uris, before: &[u32]) {
-    for number in numbers(uris) {
+pub(super) fn hold_added(executions: &mut Executions, stock: &Stock, before: &[u32]) {
+    for number in numbers(stock) {
         if before.binary_search(&number).is_err() {
             executions.hold_number(number);
         }
     }
 }
 
-/// The words in which the URIs of a group are stored: numbers of executions, and compressed URIs.
+/// The words in which the URIs of a group are stored: numbers of executions (names if there are many), and compressed
+/// URIs.
 struct Spelled<'a> {
     executions: &'a Executions,
     texts: &'a RefCell<Texts>,
-    spelling: &'a Spelling,
+    stock: &'a Stock,
     id: &'a [u8],
 }
 
 impl Words for Spelled<'_> {
     fn execution<'a>(&'a self, stored: &'a [u8]) -> &'a [u8] {
+        if self.stock.is_crowd {
+            return stored;
+        }
         self.executions.name(number_of(stored))
     }
 
     fn stored<'a>(&'a self, execution: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        if self.stock.is_crowd {
+            return Some(Cow::Borrowed(execution));
+        }
         let number = self.executions.find(execution)?;
         Some(Cow::Owned(stored_number(number).to_vec()))
     }
@@ -130,15 +146,16 @@ impl Words for Spelled<'_> {
     fn uri<'a>(&'a self, stored: &'a [u8]) -> Cow<'a, [u8]> {
         // Texts take about a third of their length; a longer one grows once more.
         let mut uri = Vec::with_capacity(4 * stored.len() + 32);
-        self.spelling
-            .expand(&self.texts.borrow(), self.id, stored, &mut uri);
+        let spelling = &self.stock.spelling;
+        spelling.expand(&self.texts.borrow(), self.id, stored, &mut uri);
         Cow::Owned(uri)
     }
 
     fn stored_uri<'a>(&'a self, uri: &'a [u8]) -> Cow<'a, [u8]> {
         let mut bytes = Vec::with_capacity(uri.len() + 1);
         let mut texts = self.texts.borrow_mut();
-        self.spelling.shorten(&mut texts, self.id, uri, &mut bytes);
+        let spelling = &self.stock.spelling;
+        spelling.shorten(&mut texts, self.id, uri, &mut bytes);
         Cow::Owned(bytes)
     }
 }
@@ -153,7 +170,7 @@ fn read_in<T>(
     let words = Spelled {
         executions,
         texts,
-        spelling: &stock.spelling,
+        stock,
         id,
     };
     read(&Kept::new(&stock.uris, &words))
@@ -465,7 +482,7 @@ impl Packed {
             }
             Part::Of => {
                 let execution = key.id();
-                if self.executions.find(execution).is_none() {
+                if self.crowds == 0 && self.executions.find(execution).is_none() {
                     // No group has URIs of it, or no further one.
                     return false;
                 }
@@ -796,11 +813,16 @@ impl Packed {
             _ => return ExecutionName::new(),
         };
         let slot = self.groups.find(id);
-        let stock = slot.and_then(|slot| self.groups.stock(slot));
-        let leased = stock.and_then(|stock| stock.uris.leased(token));
-        leased.map_or_else(ExecutionName::new, |leased| {
-            ExecutionName::from_slice(self.executions.name(number_of(leased.execution)))
-        })
+        let Some(stock) = slot.and_then(|slot| self.groups.stock(slot)) else {
+            return ExecutionName::new();
+        };
+        match stock.uris.leased(token) {
+            Some(leased) if stock.is_crowd => ExecutionName::from_slice(leased.execution),
+            Some(leased) => {
+                ExecutionName::from_slice(self.executions.name(number_of(leased.execution)))
+            }
+            None => ExecutionName::new(),
+        }
     }
 
     pub(super) fn apply_to_uris<T>(
@@ -820,15 +842,23 @@ impl Packed {
             _ => return (Changed::Nothing, None),
         };
         let stock = self.groups.stock(slot).expect("it was looked at");
-        // An execution is held once for each group that has it.
+        // An execution is held once for each group that has it, unless the group stores names.
+        let is_crowd = stock.is_crowd;
         let mut left = Numbers::new();
-        let gone = &mut |stored: &[u8]| left.push(number_of(stored));
+        let gone = &mut |stored: &[u8]| {
+            if !is_crowd {
+                left.push(number_of(stored));
+            }
+        };
         let texts = self.texts.get_mut();
         let (executions, spelling) = (&mut self.executions, &stock.spelling);
-        let mut shorten = |uri: &[u8]| {
+        let mut shorten = |uris: &Uris, execution: &[u8], uri: &[u8]| {
+            if uris.has_raw(execution, uri) {
+                return raw_form(uri);
+            }
             let mut bytes = Vec::with_capacity(uri.len() + 1);
             spelling.shorten(texts, id, uri, &mut bytes);
-            bytes
+            Bytes::from_vec(bytes)
         };
         let changed = match *op {
             Op::Add {
@@ -839,8 +869,11 @@ impl Packed {
                 attempts,
                 uri,
             } => {
-                let number = executions.hold(execution);
-                let execution = &stored_number(number);
+                let held = (!is_crowd).then(|| executions.hold(execution));
+                let execution = &match held {
+                    Some(number) => stored_number(number),
+                    None => SmallVec::from_slice(execution),
+                };
                 let had = stock.uris.has_execution(execution);
                 let add = Op::Add {
                     execution,
@@ -848,11 +881,11 @@ impl Packed {
                     due,
                     depth,
                     attempts,
-                    uri: &shorten(uri),
+                    uri: &shorten(&stock.uris, execution, uri),
                 };
                 let changed = stock.uris.apply_noting(&add, gone);
                 if had || !stock.uris.has_execution(execution) {
-                    left.push(number);
+                    left.extend(held);
                 }
                 changed
             }
@@ -860,7 +893,7 @@ impl Packed {
                 token,
                 execution,
                 now,
-            } => stored(executions, execution).map_or(Changed::Nothing, |id| {
+            } => stored(executions, is_crowd, execution).map_or(Changed::Nothing, |id| {
                 let take = Op::Take {
                     token,
                     execution: &id,
@@ -869,7 +902,7 @@ impl Packed {
                 stock.uris.apply_noting(&take, gone)
             }),
             Op::Drop { execution, limit } => {
-                stored(executions, execution).map_or(Changed::Nothing, |id| {
+                stored(executions, is_crowd, execution).map_or(Changed::Nothing, |id| {
                     let drop = Op::Drop {
                         execution: &id,
                         limit,
@@ -878,10 +911,10 @@ impl Packed {
                 })
             }
             Op::Remove { execution, uri } => {
-                stored(executions, execution).map_or(Changed::Nothing, |id| {
+                stored(executions, is_crowd, execution).map_or(Changed::Nothing, |id| {
                     let remove = Op::Remove {
                         execution: &id,
-                        uri: &shorten(uri),
+                        uri: &shorten(&stock.uris, &id, uri),
                     };
                     stock.uris.apply_noting(&remove, gone)
                 })
@@ -891,9 +924,12 @@ impl Packed {
         if let (Changed::Added, Op::Add { uri, .. }) = (changed, op) {
             stock.spelling.learn(self.texts.get_mut(), id, uri);
             let len = stock.uris.len();
-            if RESPELLED.contains(&len) && len.is_power_of_two() {
+            if RESPELLED.contains(&len) && len.is_power_of_two() && !stock.uris.is_mixed() {
                 respell(stock, self.texts.get_mut(), id);
             }
+        }
+        if stock.uris.is_crowd() != is_crowd {
+            self.name_executions(slot);
         }
         for number in left {
             self.executions.release(number);
@@ -910,15 +946,41 @@ impl Packed {
         let stock = Stock {
             spelling: Spelling::new(self.texts.get_mut(), id, first_uri),
             uris: Uris::default(),
+            is_crowd: false,
         };
         self.groups.add_stock(slot, stock);
+    }
+
+    /// Stores the executions of a group by name if they have become many, and by number if they are few again.
+    pub(super) fn name_executions(&mut self, slot: u32) {
+        let Some(stock) = self.groups.stock(slot) else {
+            return;
+        };
+        let is_crowd = stock.uris.is_crowd();
+        if is_crowd == stock.is_crowd {
+            return;
+        }
+        let executions = &mut self.executions;
+        if is_crowd {
+            let held = numbers(stock);
+            let names = &mut |stored: &[u8]| executions.name(number_of(stored)).into();
+            stock.uris.rename(names);
+            held.into_iter().for_each(|n| executions.release(n));
+            self.crowds += 1;
+        } else {
+            let numbers = &mut |name: &[u8]| stored_number(executions.hold(name))[..].into();
+            stock.uris.rename(numbers);
+            self.crowds -= 1;
+        }
+        stock.is_crowd = is_crowd;
     }
 
     /// Removes the URIs of a group after a change if none are left.
     pub(super) fn tidy_stock(&mut self, slot: u32) {
         if let Some(stock) = self.groups.changed_stock(slot) {
             self.texts.get_mut().retire(stock.spelling.table());
-            for number in numbers(&stock.uris) {
+            self.crowds -= u32::from(stock.is_crowd);
+            for number in numbers(&stock) {
                 self.executions.release(number);
             }
         }
@@ -932,13 +994,16 @@ impl Packed {
             self.begin_stock(slot, id, &first);
         }
         let stock = self.groups.stock(slot).expect("added above");
-        let mut held = numbers(&stock.uris);
+        let mut held = numbers(stock);
         held.sort_unstable();
         let (executions, texts) = (&mut self.executions, self.texts.get_mut());
-        let spelling = &stock.spelling;
+        let (spelling, is_crowd) = (&stock.spelling, stock.is_crowd);
         let mut entered = Vec::new();
         let loaded = stock.uris.load_in(
             &mut |name| {
+                if is_crowd {
+                    return Bytes::from_slice(name);
+                }
                 let number = executions.hold(name);
                 entered.push(number);
                 Bytes::from_slice(&stored_number(number))
@@ -951,10 +1016,11 @@ impl Packed {
             },
             chunk,
         );
-        hold_added(&mut self.executions, &stock.uris, &held);
+        hold_added(&mut self.executions, stock, &held);
         for number in entered {
             self.executions.release(number);
         }
+        self.name_executions(slot);
         self.tidy_stock(slot);
         loaded.map(drop)
     }
@@ -1001,6 +1067,7 @@ impl Packed {
     pub(in crate::chg) fn verify(&self) {
         let mut listed = 0;
         let mut len = 0;
+        let mut crowds = 0;
         let mut scored = [0; SETS];
         let mut users = vec![0; self.executions.users().len()];
         for slot in 0..self.groups.end() {
@@ -1019,14 +1086,17 @@ impl Packed {
                     *count += u64::from(score.is_some());
                 }
             });
-            let held = self
-                .groups
-                .look_at_stock(slot, |stock| numbers(&stock.uris));
+            let held = self.groups.look_at_stock(slot, |stock| {
+                assert_eq!(stock.is_crowd, stock.uris.is_crowd());
+                crowds += u32::from(stock.is_crowd);
+                numbers(stock)
+            });
             for number in held.into_iter().flatten() {
                 users[number as usize] += 1;
             }
         }
         assert_eq!(users, self.executions.users());
+        assert_eq!(crowds, self.crowds);
         assert_eq!(len, self.groups.len());
         assert_eq!(listed, self.ready.len());
         for (count, set) in scored.into_iter().zip(&self.sets) {
@@ -1053,7 +1123,7 @@ fn respell(stock: &mut Stock, texts: &mut Texts, id: &[u8]) {
             stock.spelling.expand(texts, id, stored, &mut uri);
             let mut bytes = Vec::with_capacity(uri.len() + 1);
             spelling.shorten(texts, id, &uri, &mut bytes);
-            bytes
+            Bytes::from_vec(bytes)
         });
         stock.spelling = spelling;
         texts.retire(before);

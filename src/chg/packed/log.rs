@@ -56,8 +56,8 @@ pub(super) enum Kind {
     Delete,
     /// A part of the URIs of a group, as in the file of a plain frontier: id, chunk.
     Load,
-    /// A group leaves for plain keys: id.
-    Forget,
+    /// An element of a frontier that is moving moves to the other storage: see [`super::element`].
+    Move,
     /// A storage conversion begins or ends: number.
     Moving,
     /// A symbol table, in files: number, table. The last one is the one for new groups.
@@ -68,7 +68,7 @@ pub(super) enum Kind {
     Named,
     /// A group as it is in memory, in files: block.
     Block,
-    /// A part of the URIs of a group that are not in its block, in files: id, spelling, chunk.
+    /// A part of the URIs of a group that are not in its block, in files: id, spelling, flags, chunk.
     Stock,
 }
 
@@ -88,7 +88,7 @@ impl Kind {
         Kind::Number,
         Kind::Delete,
         Kind::Load,
-        Kind::Forget,
+        Kind::Move,
         Kind::Moving,
         Kind::Table,
         Kind::Execution,

@@ -10,6 +10,7 @@
 pub mod both;
 mod defrag;
 pub mod either;
+pub mod element;
 mod executions;
 mod groups;
 mod keys;
@@ -18,6 +19,7 @@ mod moved;
 pub mod moving;
 mod name;
 mod order;
+mod pack;
 mod record;
 mod saved;
 mod small;

@@ -2,18 +2,45 @@
 
 use std::mem::take;
 
-use crawlspace_host::keyspace::Result;
-
 use super::super::Token;
 use super::super::group::{FIELD_NAMES, Group, Id};
-use super::super::store::Store;
-use super::super::uris::Uris;
-use super::keys::{Packed, Value, numbers};
+use super::super::uris::{Bytes, URI_BYTES, Uris};
+use super::element::Element;
+use super::groups::Stock;
+use super::keys::{Packed, Value, number_of, numbers};
 use super::log::Kind;
 use super::name::Name;
 use super::order::Order;
 use super::record::{Record, SETS};
-use super::unpack::Plain;
+use super::spelling::Spelling;
+use crate::texts::Texts;
+
+/// Maximum number of queued URIs of a group that is translated at once. Lower in tests.
+const AT_ONCE: u64 = if cfg!(test) { 2 } else { 64 };
+
+/// Number of URIs of a larger group that are translated at a time. Lower in tests.
+const PART: usize = if cfg!(test) { 1 } else { 16 };
+
+/// Number of elements of a list that leave at a time.
+pub(super) const HEAD: u64 = 16;
+
+fn spelled(spelling: &Spelling, texts: &mut Texts, id: &[u8], uri: &[u8]) -> Bytes {
+    let mut bytes = Vec::with_capacity(uri.len() + 1);
+    spelling.learn(texts, id, uri);
+    spelling.shorten(texts, id, uri, &mut bytes);
+    Bytes::from_vec(bytes)
+}
+
+fn expanded(spelling: &Spelling, texts: &Texts, id: &[u8], uri: &[u8]) -> Bytes {
+    let mut bytes = Vec::with_capacity(4 * uri.len() + 32);
+    spelling.expand(texts, id, uri, &mut bytes);
+    // A forged file can contain anything. No page can store a URI of another length.
+    bytes.truncate(URI_BYTES);
+    if bytes.is_empty() {
+        bytes.push(b'/');
+    }
+    Bytes::from_vec(bytes)
+}
 
 /// A storage conversion that is not complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,6 +91,11 @@ impl Packed {
         }
     }
 
+    /// Logs that an element moved.
+    pub fn log_move(&mut self, element: &Element<'_>) {
+        element.write(&mut self.log);
+    }
+
     pub(super) fn moving_number(&self) -> u64 {
         self.moving as u64 | u64::from(self.damaged) << 2
     }
@@ -90,14 +122,15 @@ impl Packed {
         self.groups.get(slot).record.is_stored() || self.groups.stock(slot).is_some()
     }
 
-    /// Adds a group that is not here.
-    pub fn enter(&mut self, id: &[u8], entering: Entering) {
+    /// Adds a group that is not here, and records whether its counts may be wrong.
+    pub(super) fn enter(&mut self, id: &[u8], entering: Entering, damaged: bool) {
+        self.damaged |= damaged;
         let slot = self.groups.enter(id);
         let counts = entering.counts.iter();
         let counts = counts
             .map(|(execution, n)| (self.executions.hold(execution), *n))
             .collect();
-        let record = &mut self.groups.change(slot).record;
+        let record = self.groups.change_quietly(slot);
         *record = Record {
             group: entering.group,
             exists: entering.exists,
@@ -111,24 +144,105 @@ impl Packed {
         }
     }
 
-    /// Adds a chunk of URIs of a group that enters.
-    pub fn enter_uris(&mut self, id: &[u8], chunk: &[u8]) {
-        if self.load_uris(id, chunk).is_ok() {
-            self.log.begin(Kind::Load).name(id).bytes(chunk);
+    /// Adds the URIs of a group that enters. Those of a large group are spelled later, in parts.
+    pub(super) fn enter_uris(&mut self, id: &[u8], mut uris: Uris) {
+        let slot = self.groups.enter(id);
+        let texts = self.texts.get_mut();
+        let first = uris.first().unwrap_or_default();
+        let spelling = Spelling::new(texts, id, &first);
+        if uris.queued() > AT_ONCE {
+            uris.mix(true);
+            self.groups.mixed.insert(slot);
+        } else {
+            uris.respell(&mut |uri| spelled(&spelling, texts, id, uri));
+        }
+        let stock = Stock {
+            spelling,
+            uris,
+            is_crowd: true,
+        };
+        self.crowds += 1;
+        self.groups.add_stock(slot, stock);
+        self.name_executions(slot);
+        self.tidy_stock(slot);
+    }
+
+    /// Takes out the URIs of a group that leaves, as clients know them. The group must be removed afterwards.
+    pub(super) fn leave_uris(&mut self, slot: u32) -> Option<Uris> {
+        let id = Id::from_slice(self.groups.id(slot));
+        let stock = self.groups.stock(slot)?;
+        let held = numbers(stock);
+        let mut uris = take(&mut stock.uris);
+        let texts = self.texts.get_mut();
+        let expand = &mut |uri: &[u8]| expanded(&stock.spelling, texts, &id, uri);
+        if uris.is_mixed() {
+            uris.end_unspelling(expand);
+        } else {
+            uris.respell(expand);
+        }
+        if !stock.is_crowd {
+            uris.rename(&mut |stored| self.executions.name(number_of(stored)).into());
+        }
+        held.into_iter().for_each(|n| self.executions.release(n));
+        self.tidy_stock(slot);
+        (!uris.is_empty()).then_some(uris)
+    }
+
+    /// Translates some URIs of a large group, in the direction in which the frontier moves; returns true at the end.
+    pub(super) fn translate(&mut self, id: &[u8]) -> bool {
+        let Some(slot) = self.groups.find(id) else {
+            return true;
+        };
+        let texts = self.texts.get_mut();
+        let Some(stock) = self.groups.stock(slot) else {
+            return true;
+        };
+        let Stock { spelling, uris, .. } = stock;
+        if self.moving == Moving::Out {
+            if !uris.is_mixed() {
+                if uris.queued() <= AT_ONCE {
+                    return true;
+                }
+                uris.mix(false);
+            }
+            let is_done = uris.unspell(PART, &mut |uri| expanded(spelling, texts, id, uri));
+            self.groups.mixed.insert(slot);
+            self.tidy_stock(slot);
+            return is_done;
+        }
+        let is_done =
+            !uris.is_mixed() || uris.spell(PART, &mut |uri| spelled(spelling, texts, id, uri));
+        if is_done {
+            self.groups.mixed.remove(&slot);
+        }
+        self.tidy_stock(slot);
+        is_done
+    }
+
+    /// Returns the id of a group whose URIs may be mixed.
+    pub fn mixed_group(&mut self) -> Option<Id> {
+        loop {
+            let &slot = self.groups.mixed.first()?;
+            let id = Id::from_slice(self.groups.id(slot));
+            if !id.is_empty()
+                && self
+                    .groups
+                    .stock(slot)
+                    .is_some_and(|stock| stock.uris.is_mixed())
+            {
+                return Some(id);
+            }
+            self.groups.mixed.remove(&slot);
         }
     }
 
-    /// Writes a group to plain keys, and removes it.
-    ///
-    /// # Errors
-    /// Any error of the server.
-    pub(super) fn leave<K: Store>(&mut self, id: &[u8], plain: &mut Plain<'_, K>) -> Result<()> {
-        if let Some(slot) = self.groups.find(id) {
-            plain.group(self, slot)?;
-            self.forget(id);
-            self.log.begin(Kind::Forget).name(id);
-        }
-        Ok(())
+    /// Returns true if a group is so large that it leaves in parts.
+    pub fn is_large(&mut self, id: &[u8]) -> bool {
+        let Some(slot) = self.groups.find(id) else {
+            return false;
+        };
+        let stock = self.groups.stock(slot);
+        stock.is_some_and(|stock| stock.uris.queued() > AT_ONCE || stock.is_crowd)
     }
 
     /// Removes a group, but not its places in `chg_ready`.
@@ -137,7 +251,7 @@ impl Packed {
             return;
         };
         if let Some(stock) = self.groups.stock(slot) {
-            let held = numbers(&stock.uris);
+            let held = numbers(stock);
             stock.uris = Uris::default();
             self.tidy_stock(slot);
             held.into_iter().for_each(|n| self.executions.release(n));
@@ -173,6 +287,12 @@ impl Packed {
         None
     }
 
+    /// Returns the id of the first group of the first sorted queue that has one.
+    pub fn first_queued(&self) -> Option<Id> {
+        let (_, slot) = self.sets.iter().find_map(|set| set.at(0))?;
+        Some(Id::from_slice(self.groups.id(slot)))
+    }
+
     /// Returns a field of the hash that a group would have.
     pub fn group_field(&mut self, key: &Name, field: &[u8]) -> Option<Value> {
         match FIELD_NAMES.iter().position(|name| *name == field) {
@@ -196,42 +316,27 @@ impl Packed {
         (names.collect(), next)
     }
 
-    /// Moves one entry of the small parts to plain keys; returns false if they are empty. Elements of lists are moved
-    /// from the head.
-    ///
-    /// # Errors
-    /// Any error of the server.
-    pub fn leave_small<K: Store>(&mut self, ks: &mut K, prefix: &[u8]) -> Result<bool> {
+    /// Calls `bring` with an element of the small parts; returns `None` if they are empty.
+    pub fn first_small<T>(
+        &mut self,
+        bring: impl FnOnce(&mut Packed, Element<'_>) -> T,
+    ) -> Option<T> {
         let small = &self.small;
-        if let Some((key, list)) = small.lists.iter().next() {
-            let element = list.iter().next().unwrap_or_default();
-            let plain = ks.name(&[prefix, key]);
-            ks.list_push(&plain, element)?;
-            let name = Name::new(&[prefix, key]);
-            self.list_take(&name, 0);
-            return Ok(true);
+        if let Some(key) = small.lists.keys().next().cloned() {
+            return Some(bring(self, Element::Head(&key, HEAD)));
         }
         if let Some((key, hash)) = small.hashes.iter().next() {
-            let (field, value) = hash.iter().next().expect("hashes are not empty");
-            let plain = ks.name(&[prefix, key]);
-            ks.hash_set(&plain, field, value)?;
-            let (name, field) = (Name::new(&[prefix, key]), field.clone());
-            self.hash_del(&name, &field);
-        } else if let Some((key, sorted)) = small.sorted.iter().next() {
-            let (member, score) = sorted.iter().next().expect("sets are not empty");
-            let plain = ks.name(&[prefix, key]);
-            ks.zset_add(&plain, member, score)?;
-            let (name, member) = (Name::new(&[prefix, key]), member.to_vec());
-            self.set_del(&name, &member);
-        } else if let Some((key, &n)) = small.numbers.iter().next() {
-            let plain = ks.name(&[prefix, key]);
-            ks.number_set(&plain, n)?;
-            let name = Name::new(&[prefix, key]);
-            self.delete(&name);
-        } else {
-            return Ok(false);
+            let (key, (field, _)) = (key.clone(), hash.iter().next()?);
+            let field = field.clone();
+            return Some(bring(self, Element::Field(&key, &field)));
         }
-        Ok(true)
+        if let Some((key, sorted)) = small.sorted.iter().next() {
+            let (key, (member, _)) = (key.clone(), sorted.iter().next()?);
+            let member = member.to_vec();
+            return Some(bring(self, Element::Member(&key, &member)));
+        }
+        let key = small.numbers.keys().next()?.clone();
+        Some(bring(self, Element::Number(&key)))
     }
 
     /// Returns the names of lists other than `chg_ready`.

@@ -6,9 +6,10 @@ use crawlspace_host::keyspace::{Batch, KeyError, KeyType, Keyspace, Result};
 use super::super::group::Id;
 use super::super::keys::{GATE, GATED, GROUP, OF, ONCE, SEQUENCE, URIS};
 use super::super::store::Store;
-use super::both::{Both, BothName, Home, MOVING, Two};
-use super::name::Part;
-use super::{Moving, mixed};
+use super::both::{Both, BothName, Home};
+use super::element::{Element, MOVING};
+use super::moved::HEAD;
+use super::{Moving, Packed, mixed};
 use crate::storage::Storage;
 
 /// Maximum number of elements that a step moves.
@@ -20,6 +21,8 @@ enum Next {
     /// Lists that exist once.
     #[default]
     Lists,
+    /// Groups in the sorted queues, in order: so both storages find their places quickly.
+    Queues,
     /// Groups, and other keys that exist per group, gate or execution.
     Groups,
     /// The rest of the keys that exist once.
@@ -42,6 +45,12 @@ pub struct Progress<C> {
     /// Scan of one hash.
     fields: Vec<Vec<u8>>,
     hash: Option<C>,
+    /// The scan of a list of groups is complete.
+    is_listed: bool,
+    /// A large group that leaves in parts.
+    leaving: Option<Id>,
+    /// Number of its next execution.
+    listed: u64,
 }
 
 impl<C> Default for Progress<C> {
@@ -56,6 +65,9 @@ impl<C> Default for Progress<C> {
             is_scanned: false,
             fields: Vec::new(),
             hash: None,
+            is_listed: false,
+            leaving: None,
+            listed: 0,
         }
     }
 }
@@ -93,6 +105,11 @@ pub trait Movable: Store {
     /// # Errors
     /// Any error of the server.
     fn step(&mut self, progress: &mut Self::Progress, groups: &mut u64) -> Result<bool>;
+    /// Replicates the steps so far, before others write to plain keys.
+    ///
+    /// # Errors
+    /// Any error of the server.
+    fn flush(&mut self) -> Result<()>;
     /// Ends the move; all names change. Returns true if counts may be wrong, because plain clients had damaged groups.
     ///
     /// # Errors
@@ -126,11 +143,36 @@ impl<P: Store, H: Home<P>> Movable for Both<P, H> {
         self.with(|packed| packed.places())
     }
 
+    fn flush(&mut self) -> Result<()> {
+        let (_, packed) = self.parts();
+        packed.map_or(Ok(()), Home::store)
+    }
+
     fn step(&mut self, progress: &mut Self::Progress, groups: &mut u64) -> Result<bool> {
+        if self.to() == Storage::Packed
+            && let Some(id) = self.with(|packed| packed.mixed_group())?
+        {
+            self.bring(Element::Part(&id))?;
+            return Ok(false);
+        }
         match progress.next {
             Next::Lists => {
                 if self.lists_step()? {
-                    progress.next = Next::Groups;
+                    progress.next = Next::Queues;
+                }
+            }
+            Next::Queues => {
+                let is_done = match (self.to(), SETS.get(progress.row)) {
+                    (Storage::Packed, Some(name)) => {
+                        let kind = KeyType::SortedSet;
+                        progress.row += usize::from(self.once_step(name, kind, progress, groups)?);
+                        false
+                    }
+                    (Storage::Packed, None) => true,
+                    (Storage::Plain, _) => self.queue_step(progress, groups)?,
+                };
+                if is_done {
+                    (progress.next, progress.row) = (Next::Groups, 0);
                 }
             }
             Next::Groups => {
@@ -160,7 +202,7 @@ impl<P: Store, H: Home<P>> Movable for Both<P, H> {
     fn finish(&mut self) -> Result<bool> {
         let damaged = self.with(|packed| packed.is_damaged())?;
         let change = self.take_change();
-        let prefix = change.prefix;
+        let prefix = change.names.prefix;
         let (plain, packed) = self.parts();
         if change.to == Storage::Packed {
             let total = plain.name(&[&prefix, MOVING, b"QCT"]);
@@ -226,62 +268,44 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         packed.map_or(Ok(()), Home::store)
     }
 
-    /// Returns the names of a key, given by its name after the prefix.
-    fn two(&mut self, name: &[u8]) -> Two<P::Name> {
-        let prefix = self.prefix();
-        let kinds = [GROUP, URIS, OF, GATE, GATED, SEQUENCE];
-        let of_one = kinds
-            .iter()
-            .find_map(|kind| Some((kind.before, kind.id(name)?)));
-        let made = match of_one {
-            Some((before, id)) => self.name(&[&prefix, before, id]),
-            None => self.name(&[&prefix, name]),
-        };
-        match made {
-            BothName::Two(two) => *two,
-            BothName::One(_) => unreachable!("the frontier is moving"),
-        }
-    }
-
     /// Joins the lists that are in two parts; returns true once every list is in one part.
     fn join_lists(&mut self) -> Result<bool> {
         let mut names = self.with(|packed| packed.list_names())?;
         names.extend(LISTS.map(<[u8]>::to_vec));
         for name in names {
-            let key = self.two(&name);
-            for moved in 0.. {
-                let (head, tail) = self.list_lens(&key)?;
-                if head == 0 || tail == 0 {
-                    break;
-                }
-                if moved == STEP {
-                    return Ok(false);
-                }
-                self.bring_element(&key)?;
-            }
-        }
-        Ok(true)
-    }
-
-    /// Moves elements of the lists that exist once; returns true at the end.
-    fn lists_step(&mut self) -> Result<bool> {
-        for name in LISTS {
-            let key = self.two(name);
-            if !self.bring_elements(&key)? {
+            if !self.is_joined(&name)? && self.bring(Element::Head(&name, HEAD))? == HEAD {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Moves some elements of a list; returns true at the end.
-    fn bring_elements(&mut self, key: &Two<P::Name>) -> Result<bool> {
-        for _ in 0..STEP {
-            if !self.bring_element(key)? {
-                return Ok(true);
+    /// Returns true unless both storages have a part of a list.
+    fn is_joined(&mut self, name: &[u8]) -> Result<bool> {
+        let prefix = self.prefix();
+        let parts: [&[u8]; 3];
+        let key = match GATED.id(name) {
+            Some(id) => {
+                parts = [&prefix, GATED.before, id];
+                self.name(&parts)
+            }
+            None => self.name(&[&prefix, name]),
+        };
+        let BothName::Two(two) = key else {
+            return Ok(true);
+        };
+        let (head, tail) = self.list_lens(&two)?;
+        Ok(head == 0 || tail == 0)
+    }
+
+    /// Moves elements of the lists that exist once; returns true at the end.
+    fn lists_step(&mut self) -> Result<bool> {
+        for name in LISTS {
+            if self.bring(Element::Head(name, HEAD))? == HEAD {
+                return Ok(false);
             }
         }
-        Ok(false)
+        Ok(true)
     }
 
     /// Moves a part of the plain keys that exist per group, gate or execution; returns true at the end.
@@ -304,22 +328,17 @@ impl<P: Store, H: Home<P>> Both<P, H> {
             .or(URIS.id(&name))
             .filter(|id| !id.is_empty());
         let is_done = if let Some(id) = group {
-            *groups += u64::from(self.bring(id)?);
+            *groups += self.bring(Element::Group(id))?;
             true
-        } else if OF
-            .id(&name)
-            .or(GATE.id(&name))
-            .or(SEQUENCE.id(&name))
-            .is_some()
-        {
-            let key = self.two(&name);
-            self.hash_step(&key, progress, groups)?
+        } else if OF.id(&name).is_some() {
+            self.list_step(&name, progress, groups)?
+        } else if GATE.id(&name).or(SEQUENCE.id(&name)).is_some() {
+            self.hash_step(&name, progress)?
         } else if GATED.id(&name).is_some() {
-            let key = self.two(&name);
-            match self.bring_elements(&key) {
+            match self.bring(Element::Head(&name, HEAD)) {
                 // A key of another program.
                 Err(KeyError::WrongType { .. }) => true,
-                is_done => is_done?,
+                moved => moved? < HEAD,
             }
         } else {
             true
@@ -330,41 +349,72 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         Ok(false)
     }
 
-    /// Moves some fields of a plain hash; returns true if none is left.
-    fn hash_step(
-        &mut self,
-        key: &Two<P::Name>,
-        progress: &mut Progress<P::Cursor>,
-        groups: &mut u64,
-    ) -> Result<bool> {
-        if let Some(field) = progress.fields.pop() {
-            if key.part == Part::Of {
-                // The packed frontier knows the groups of an execution from the groups themselves.
-                *groups += u64::from(self.bring(&field)?);
-                self.parts().0.hash_del(key.plain(), &field)?;
-            } else {
-                self.bring_field(key, &field)?;
-            }
-            return Ok(false);
-        }
+    /// Returns the name of a plain key, given by its name after the prefix.
+    fn plain_name(&mut self, name: &[u8]) -> Result<P::Name> {
+        self.move_with(|plain, _| Ok(plain.named(name)))
+    }
+
+    /// Reads some fields of a plain hash that moves; returns false if there are none.
+    fn scan_hash(&mut self, key: &P::Name, progress: &mut Progress<P::Cursor>) -> Result<bool> {
         let (plain, _) = self.parts();
-        match plain.hash_len(key.plain()) {
+        match plain.hash_len(key) {
             // A key of another program.
-            Err(KeyError::WrongType { .. }) => return Ok(true),
-            Ok(0) => {
-                progress.hash = None;
-                return Ok(true);
-            }
+            Err(KeyError::WrongType { .. }) => return Ok(false),
             len => len?,
         };
         let cursor = progress.hash.get_or_insert_with(|| plain.cursor());
         let mut batch = Batch::default();
-        if !plain.hash_scan(key.plain(), cursor, &mut batch)? {
+        let more = plain.hash_scan(key, cursor, &mut batch)?;
+        let fields = batch.iter().map(|(field, _)| field.to_vec());
+        progress.fields.extend(fields);
+        Ok(more)
+    }
+
+    /// Moves the groups in the list of an execution. The packed frontier knows them from the groups themselves, so that
+    /// the list is deleted in the end. Returns true at the end.
+    fn list_step(
+        &mut self,
+        name: &[u8],
+        progress: &mut Progress<P::Cursor>,
+        groups: &mut u64,
+    ) -> Result<bool> {
+        for _ in 0..STEP {
+            let Some(id) = progress.fields.pop() else {
+                break;
+            };
+            *groups += self.bring(Element::Group(&id))?;
+        }
+        if !progress.fields.is_empty() {
+            return Ok(false);
+        }
+        let key = self.plain_name(name)?;
+        if progress.is_listed {
+            progress.is_listed = false;
+            progress.hash = None;
+            let (plain, _) = self.parts();
+            return match plain.hash_len(&key) {
+                Err(KeyError::WrongType { .. }) => Ok(true),
+                _ => plain.delete(&key).map(|_| true),
+            };
+        }
+        progress.is_listed = !self.scan_hash(&key, progress)?;
+        Ok(false)
+    }
+
+    /// Moves some fields of a plain hash; returns true if none is left.
+    fn hash_step(&mut self, name: &[u8], progress: &mut Progress<P::Cursor>) -> Result<bool> {
+        if let Some(field) = progress.fields.pop() {
+            self.bring(Element::Field(name, &field))?;
+            return Ok(false);
+        }
+        let key = self.plain_name(name)?;
+        if self.parts().0.hash_len(&key).unwrap_or(0) == 0 {
+            progress.hash = None;
+            return Ok(true);
+        }
+        if !self.scan_hash(&key, progress)? {
             progress.hash = None;
         }
-        progress
-            .fields
-            .extend(batch.iter().map(|(field, _)| field.to_vec()));
         Ok(false)
     }
 
@@ -376,28 +426,24 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         progress: &mut Progress<P::Cursor>,
         groups: &mut u64,
     ) -> Result<bool> {
-        let key = self.two(name);
         match kind {
-            KeyType::Hash => self.hash_step(&key, progress, groups),
-            KeyType::List => Ok(!self.bring_element(&key)?),
-            KeyType::String if key.part == Part::Total => Ok(true),
-            KeyType::String => self.bring_number(&key).map(|()| true),
+            KeyType::Hash => self.hash_step(name, progress),
+            KeyType::List => Ok(self.bring(Element::Head(name, HEAD))? < HEAD),
+            KeyType::String if name == b"QCT" => Ok(true),
+            KeyType::String => self.bring(Element::Number(name)).map(|_| true),
             KeyType::SortedSet => {
+                let key = self.plain_name(name)?;
+                let orders_groups = SETS.contains(&name);
                 let mut members = Batch::default();
-                self.parts()
-                    .0
-                    .zset_range(key.plain(), 0, STEP, &mut members)?;
+                self.parts().0.zset_range(&key, 0, STEP, &mut members)?;
                 for (member, _) in members.iter() {
-                    let (plain, _) = self.parts();
-                    let score = plain.zset_score(key.plain(), member)?;
-                    if key.orders_groups() {
-                        *groups += u64::from(self.bring(member)?);
-                    } else if let Some(score) = score {
-                        let key = BothName::Two(Box::new(key.clone()));
-                        self.zset_add(&key, member, score)?;
+                    if orders_groups {
+                        *groups += self.bring(Element::Group(member))?;
+                        // Written by another program.
+                        self.parts().0.zset_del(&key, member)?;
+                    } else {
+                        self.bring(Element::Member(name, member))?;
                     }
-                    // Written by another program.
-                    self.parts().0.zset_del(key.plain(), member)?;
                 }
                 Ok(members.is_empty())
             }
@@ -405,18 +451,53 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         }
     }
 
-    /// Moves a group of the packed frontier; returns true at the end.
+    /// Moves the first group of a sorted queue of the packed frontier, or a part of it; returns true at the end.
+    fn queue_step(&mut self, progress: &mut Progress<P::Cursor>, groups: &mut u64) -> Result<bool> {
+        let id = match progress.leaving.take() {
+            Some(id) => Some(id),
+            None => self.with(|packed| packed.first_queued())?,
+        };
+        let Some(id) = id else {
+            return Ok(true);
+        };
+        *groups += self.leave(id, progress)?;
+        Ok(false)
+    }
+
+    /// Moves a group of the packed frontier, or a part of it; returns true at the end.
     fn slots_step(&mut self, progress: &mut Progress<P::Cursor>, groups: &mut u64) -> Result<bool> {
+        if let Some(id) = progress.leaving.take() {
+            *groups += self.leave(id, progress)?;
+            return Ok(false);
+        }
         let from = progress.slot;
         let Some((next, id)) = self.with(|packed| packed.next_group(from))? else {
             return Ok(true);
         };
         progress.slot = next;
         if !id.is_empty() {
-            let id = Id::from_slice(&id);
-            *groups += u64::from(self.bring(&id)?);
+            *groups += self.leave(id, progress)?;
         }
         Ok(false)
+    }
+
+    /// Moves a group, or a part of it; returns the number of groups that moved.
+    fn leave(&mut self, id: Id, progress: &mut Progress<P::Cursor>) -> Result<u64> {
+        if self.with(|packed| packed.is_large(&id))? && !self.prepare(&id, progress)? {
+            progress.leaving = Some(id);
+            return Ok(0);
+        }
+        progress.listed = 0;
+        self.bring(Element::Group(&id))
+    }
+
+    /// Prepares a part of a large group that leaves; returns true once it can leave.
+    fn prepare(&mut self, id: &[u8], progress: &mut Progress<P::Cursor>) -> Result<bool> {
+        if self.bring(Element::Part(id))? > 0 {
+            return Ok(false);
+        }
+        progress.listed = self.bring(Element::Listed(id, progress.listed))?;
+        Ok(progress.listed == 0)
     }
 
     /// Moves a part of everything else in the packed frontier; returns true at the end.
@@ -424,23 +505,28 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         if let Some(number) = progress.execution {
             let (names, next) = self.with(|packed| packed.executions_from(number))?;
             progress.execution = next;
-            let key = self.two(b"EIDC");
             for name in names {
-                self.bring_field(&key, &name)?;
+                self.bring(Element::Field(b"EIDC", &name))?;
             }
             return Ok(false);
         }
-        let prefix = self.prefix();
-        let (plain, packed) = self.parts();
-        let packed = packed.expect("the frontier is moving");
         for _ in 0..STEP {
-            if !packed.with(|packed| packed.leave_small(plain, &prefix))?? {
+            let moved = self.move_with(|plain, packed| {
+                let bring = |packed: &mut Packed, element: Element<'_>| {
+                    plain.bring_logged(packed, &element).map(drop)
+                };
+                packed.first_small(bring).transpose()
+            })?;
+            if moved.is_none() {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 }
+
+/// The sorted sets of groups.
+const SETS: [&[u8]; 3] = [b"chg_wait", b"chg_busy", b"chg_idle"];
 
 /// The lists that exist once.
 const LISTS: [&[u8]; 2] = [b"chg_ready", b"chg_expired"];

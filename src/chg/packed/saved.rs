@@ -10,9 +10,11 @@ use crawlspace_compact::envelope::Envelope;
 use crawlspace_compact::number::{Malformed, Reader};
 
 use super::super::uris::{CHUNK_BYTES, Op, Uris};
+use super::Moving;
+use super::element::{Carrier, Element};
 use super::executions::Executions;
 use super::groups::Stock;
-use super::keys::{Numbers, Packed, hold_added, log_group, numbers};
+use super::keys::{Numbers, Packed, hold_added, log_group, numbers, stored_number};
 use super::log::{Entries, Kind, Log};
 use super::record::{Record, SETS};
 use super::spelling::Spelling;
@@ -27,6 +29,10 @@ pub const ENVELOPE: Envelope = Envelope {
 /// [`CHUNK_BYTES`].
 const ENOUGH: usize = CHUNK_BYTES / 2;
 const PART: usize = CHUNK_BYTES / 4;
+
+/// Flags of the URIs of a group: executions are stored by name, and URIs are mixed.
+const CROWD: u64 = 1;
+const MIXED: u64 = 2;
 
 fn is_member(score: f64) -> bool {
     score.is_finite() && score >= 0.0
@@ -43,26 +49,43 @@ fn is_stored(executions: &Executions, bytes: &[u8]) -> bool {
     from.is_empty() && number.is_ok_and(|number| executions.knows(number as u32))
 }
 
+/// Writes the URIs of a group that are not in its block.
+fn save_apart(id: &[u8], stock: &Stock, log: &mut Log, each: &mut dyn FnMut(&mut Log)) {
+    let mut spelling = Vec::new();
+    stock.spelling.write(&mut spelling);
+    let mut flags = if stock.is_crowd { CROWD } else { 0 };
+    flags |= if stock.uris.is_mixed() { MIXED } else { 0 };
+    stock.uris.encode(PART, &mut |part| {
+        log.begin(Kind::Stock).name(id).bytes(&spelling);
+        log.number(flags).bytes(part);
+        each(log);
+    });
+}
+
 /// Groups from a file that are not in their ordered sets yet: scores and slots.
 type Unplaced = [Vec<(f64, u32)>; SETS];
 
 impl Packed {
-    /// Applies a log of changes.
+    /// Applies a log of changes, with what moves elements to and from plain keys.
     ///
     /// # Errors
     /// Says what is wrong with the log; the entries before are applied.
-    pub fn apply(&mut self, log: &[u8]) -> Result<(), String> {
+    pub fn apply(&mut self, log: &[u8], carrier: Option<&mut dyn Carrier>) -> Result<(), String> {
         let mut entries = Entries::new(log);
-        let applied = self.apply_entries(&mut entries);
+        let applied = self.apply_entries(&mut entries, carrier);
         self.groups.take_unlogged(|_| {});
         self.groups.close_all();
         self.log.take();
         applied.map_err(|Malformed(what)| format!("a log of changes of a packed frontier {what}"))
     }
 
-    fn apply_entries(&mut self, entries: &mut Entries<'_>) -> Result<(), Malformed> {
+    fn apply_entries(
+        &mut self,
+        entries: &mut Entries<'_>,
+        carrier: Option<&mut dyn Carrier>,
+    ) -> Result<(), Malformed> {
         let mut unplaced = Unplaced::default();
-        let applied = self.apply_all(entries, &mut unplaced);
+        let applied = self.apply_all(entries, carrier, &mut unplaced);
         self.place_all(&mut unplaced);
         applied
     }
@@ -70,6 +93,7 @@ impl Packed {
     fn apply_all(
         &mut self,
         entries: &mut Entries<'_>,
+        mut carrier: Option<&mut dyn Carrier>,
         unplaced: &mut Unplaced,
     ) -> Result<(), Malformed> {
         while let Some(kind) = entries.kind()? {
@@ -78,7 +102,7 @@ impl Packed {
                 Kind::Stock => self.apply_stock(entries)?,
                 _ => {
                     self.place_all(unplaced);
-                    self.apply_entry(kind, entries)?;
+                    self.apply_entry(kind, entries, &mut carrier)?;
                     self.groups.end_entry();
                 }
             }
@@ -109,7 +133,7 @@ impl Packed {
         let (executions, texts) = (&self.executions, self.texts.get_mut());
         let mut held = Numbers::new();
         let accept = |record: &Record, stock: Option<&Stock>| {
-            let of_stock = stock.map(|stock| numbers(&stock.uris));
+            let of_stock = stock.map(numbers);
             held.extend(record.counts.iter().map(|(number, _)| *number));
             held.extend(of_stock.into_iter().flatten());
             has_members(record)
@@ -130,34 +154,68 @@ impl Packed {
     /// Adds a part of the URIs of a group that are not in its block.
     fn apply_stock(&mut self, entries: &mut Entries<'_>) -> Result<(), Malformed> {
         let id = entries.name()?;
-        let (spelled, chunk) = (entries.from.bytes()?, entries.from.bytes()?);
+        let spelled = entries.from.bytes()?;
+        let flags = entries.from.number_to(CROWD | MIXED)?;
+        let chunk = entries.from.bytes()?;
         let (spelling, len) = Spelling::read(spelled)?;
+        let (are_named, is_mixed) = (flags & CROWD != 0, flags & MIXED != 0);
         let slot = self.groups.enter(id);
         let fits = match self.groups.stock(slot) {
             _ if len < spelled.len() => false,
-            Some(stock) => stock.spelling == spelling,
+            _ if is_mixed && self.moving == Moving::No => false,
+            Some(stock) => stock.spelling == spelling && stock.uris.is_mixed() == is_mixed,
             None => self.texts.get_mut().adopt(spelling.table()),
         };
         if !fits {
             return Err(Malformed("has URIs of another group"));
         }
         if self.groups.stock(slot).is_none() {
-            let uris = Uris::default();
-            self.groups.add_stock(slot, Stock { spelling, uris });
+            let mut uris = Uris::default();
+            if is_mixed {
+                uris.mix(true);
+                self.groups.mixed.insert(slot);
+            }
+            let stock = Stock {
+                spelling,
+                uris,
+                is_crowd: false,
+            };
+            self.groups.add_stock(slot, stock);
         }
         let stock = self.groups.stock(slot).expect("added above");
-        let mut held = numbers(&stock.uris);
+        let mut held = numbers(stock);
         held.sort_unstable();
-        let executions = &self.executions;
-        let loaded = stock
-            .uris
-            .load_stored(&|stored| is_stored(executions, stored), chunk);
-        hold_added(&mut self.executions, &stock.uris, &held);
+        let (executions, is_crowd) = (&mut self.executions, stock.is_crowd);
+        let mut entered = Numbers::new();
+        let loaded = stock.uris.load_stored(
+            &mut |stored| match (are_named, is_crowd) {
+                (true, true) => Some(stored.into()),
+                // The group has only a few executions so far.
+                (true, false) => {
+                    let number = executions.hold(stored);
+                    entered.push(number);
+                    Some(stored_number(number)[..].into())
+                }
+                (false, false) if is_stored(executions, stored) => Some(stored.into()),
+                (false, _) => None,
+            },
+            chunk,
+        );
+        hold_added(&mut self.executions, stock, &held);
+        for number in entered {
+            self.executions.release(number);
+        }
+        self.name_executions(slot);
         self.tidy_stock(slot);
         loaded.map_err(|_| Malformed("has malformed URIs"))
     }
 
-    fn apply_entry(&mut self, kind: Kind, entries: &mut Entries<'_>) -> Result<(), Malformed> {
+    fn apply_entry(
+        &mut self,
+        kind: Kind,
+        entries: &mut Entries<'_>,
+        carrier: &mut Option<&mut dyn Carrier>,
+    ) -> Result<(), Malformed> {
         match kind {
             Kind::Group => self.apply_group(entries)?,
             Kind::Uris => {
@@ -230,7 +288,13 @@ impl Packed {
                 let key = entries.from.bytes()?;
                 self.small.delete(key);
             }
-            Kind::Forget => self.forget(entries.name()?),
+            Kind::Move => {
+                let element = Element::read(entries)?;
+                let carrier = carrier.as_mut();
+                carrier
+                    .ok_or(Malformed("moves an element of another frontier"))?
+                    .bring(self, &element);
+            }
             Kind::Moving => {
                 let number = entries.from.number_to(7)?;
                 self.apply_moving(number);
@@ -382,7 +446,7 @@ impl Packed {
             each(&mut log);
         });
         log.begin(Kind::Named);
-        let (mut block, mut spelling) = (Vec::new(), Vec::new());
+        let (mut block, mut crowds) = (Vec::new(), Vec::new());
         for slot in 0..self.groups.end() {
             let id = self.groups.id(slot);
             if id.is_empty() {
@@ -393,13 +457,17 @@ impl Packed {
                 log.begin(Kind::Block).bytes(&block);
                 each(&mut log);
             }
+            match self.groups.saved_apart(slot) {
+                Some(stock) if stock.is_crowd => crowds.push(slot),
+                Some(stock) => save_apart(id, stock, &mut log, &mut each),
+                None => {}
+            }
+        }
+        // While they are loaded, a group may hold and release the numbers of its executions. So they come after all
+        // others that refer to executions by number.
+        for slot in crowds {
             if let Some(stock) = self.groups.saved_apart(slot) {
-                spelling.clear();
-                stock.spelling.write(&mut spelling);
-                stock.uris.encode(PART, &mut |part| {
-                    log.begin(Kind::Stock).name(id).bytes(&spelling).bytes(part);
-                    each(&mut log);
-                });
+                save_apart(self.groups.id(slot), stock, &mut log, &mut each);
             }
         }
         self.rest(&mut log, &mut each);
@@ -411,7 +479,7 @@ impl Packed {
     /// # Errors
     /// Says what is wrong with the chunk.
     pub fn load(&mut self, chunk: &[u8]) -> Result<(), String> {
-        self.apply(ENVELOPE.body(chunk)?)
+        self.apply(ENVELOPE.body(chunk)?, None)
     }
 
     /// Passes on each element of the value, for digests.
@@ -516,6 +584,79 @@ mod tests {
         }
         let again = chunks.last().unwrap();
         assert!(loaded.load(again).is_err(), "a part is there twice");
+        loaded.verify();
+    }
+
+    /// Makes a group of which all URIs are stored by the names of their executions, and some are translated.
+    fn half_left() -> Packed {
+        let mut packed = filled();
+        for n in 0..40_u32 {
+            let execution = format!("crawl-{}", n % 20);
+            let uri = format!("https://many.example/crowd/{n}");
+            let add = Op::Add {
+                execution: execution.as_bytes(),
+                weight: None,
+                due: 3000,
+                depth: 0,
+                attempts: 0,
+                uri: uri.as_bytes(),
+            };
+            let (changed, _) = change(&mut packed, b"many", &add);
+            assert_eq!(changed, Changed::Added);
+        }
+        packed.set_moving(Moving::Out, false);
+        for _ in 0..3000 {
+            assert!(!packed.translate(b"many"));
+        }
+        packed.flush();
+        packed.verify();
+        let slot = packed.groups.find(b"many").unwrap();
+        let stock = packed.groups.stock(slot).unwrap();
+        assert!(stock.is_crowd && stock.uris.is_mixed());
+        packed
+    }
+
+    #[test]
+    fn mixed_queue_of_many_executions_is_loaded_as_it_was() {
+        let mut packed = half_left();
+        let mut loaded = Packed::default();
+        for chunk in chunks(&packed) {
+            loaded.load(&chunk).unwrap();
+            loaded.verify();
+        }
+        assert!(elements(&packed) == elements(&loaded));
+        assert_eq!(loaded.mixed_group().as_deref(), Some(&b"many"[..]));
+        let slot = loaded.groups.find(b"many").unwrap();
+        let stock = loaded.groups.stock(slot).unwrap();
+        assert!(stock.is_crowd && stock.uris.is_mixed());
+        for token in 100..120 {
+            let [one, other] =
+                [&mut packed, &mut loaded].map(|packed| take(packed, b"many", token));
+            assert_eq!(one, other);
+        }
+        // The move goes on, or turns around.
+        let mut turned = loaded.clone();
+        turned.set_moving(Moving::In, false);
+        for (packed, left) in [(&mut loaded, 3100), (&mut turned, 3100)] {
+            let calls = (0..left).position(|_| packed.translate(b"many"));
+            assert!(calls.is_some());
+            packed.flush();
+            packed.verify();
+        }
+        assert!(turned.mixed_group().is_none());
+        packed.set_moving(Moving::In, false);
+        assert!(elements(&packed) == elements(&turned));
+    }
+
+    #[test]
+    fn mixed_queue_of_a_frontier_that_does_not_move_is_refused() {
+        let mut packed = half_left();
+        packed.set_moving(Moving::No, false);
+        let mut loaded = Packed::default();
+        let refused = chunks(&packed)
+            .iter()
+            .any(|chunk| loaded.load(chunk).is_err());
+        assert!(refused);
         loaded.verify();
     }
 

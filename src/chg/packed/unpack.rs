@@ -1,73 +1,92 @@
-//! Groups of a packed frontier written as the plain keys that they would have in plain storage.
+//! Groups that leave a packed frontier, written as the plain keys that they would have in plain storage.
 
 use crawlspace_host::keyspace::Result;
+use smallvec::SmallVec;
 
-use super::super::group::FIELD_NAMES;
-use super::super::keys::{COUNTED, GROUP, Names, OF, URIS};
+use super::super::group::FIELDS;
+use super::super::keys::{COUNTED, GROUP, OF, URIS};
 use super::super::store::Store;
-use super::super::uris::{CHUNK_BYTES, Op};
+use super::element::{Plain, SOME};
 use super::keys::{Packed, number_text};
 use super::record::{Record, SETS};
 
-/// The plain keys of a frontier.
-pub(super) struct Plain<'a, K: Store> {
-    pub ks: &'a mut K,
-    pub prefix: &'a [u8],
-    /// The keys that exist once.
-    pub once: &'a Names<K::Name>,
-}
-
 impl<K: Store> Plain<'_, K> {
-    /// Writes a group with its URIs.
-    pub(super) fn group(&mut self, packed: &Packed, slot: u32) -> Result<()> {
-        let id = packed.groups.id(slot);
-        if id.is_empty() {
+    /// Moves a group to plain keys.
+    pub(super) fn unpack(&mut self, packed: &mut Packed, id: &[u8]) -> Result<()> {
+        let Some(slot) = packed.groups.find(id) else {
             return Ok(());
-        }
-        packed
-            .groups
-            .look(slot, |open| self.record(packed, id, &open.record))?;
-        let key = self.ks.name(&[self.prefix, URIS.before, id]);
-        let written = packed.look_at_kept(slot, |kept| {
-            let mut done = Ok(());
-            kept.encode(CHUNK_BYTES, &mut |chunk| {
-                if done.is_ok() {
-                    done = self.ks.change_uris(&key, &Op::Load { chunk }).map(drop);
+        };
+        let hash = self.key(GROUP.before, id);
+        let uris = self.key(URIS.before, id);
+        // Of other programs: the group is packed.
+        self.ks.delete(&hash)?;
+        self.ks.delete(&uris)?;
+        packed.groups.look(slot, |open| {
+            self.write_record(packed, &hash, id, &open.record)
+        })?;
+        if let Some(leaving) = packed.leave_uris(slot) {
+            if !leaving.is_crowd() {
+                for execution in leaving.executions() {
+                    self.enlist(execution.id, id)?;
                 }
-            });
-            done?;
-            for share in kept.executions() {
-                self.enlist(share.id, id)?;
             }
-            Ok(())
+            self.ks.put_uris(&uris, leaving)?;
+        }
+        packed.forget(id);
+        Ok(())
+    }
+
+    /// Adds a group with many executions to the lists of some of them, before it leaves. Returns the number of the
+    /// execution to continue from; 0 at the end.
+    pub(super) fn list(&mut self, packed: &Packed, id: &[u8], from: u64) -> Result<u64> {
+        let Some(slot) = packed.groups.find(id) else {
+            return Ok(0);
+        };
+        let next = packed.look_at_kept(slot, |kept| {
+            if !kept.is_crowd() {
+                return Ok(0);
+            }
+            let mut next = 0;
+            for execution in kept.executions_from(from).take(SOME) {
+                self.enlist(execution.id, id)?;
+                next = execution.number + 1;
+            }
+            Ok(next)
         });
-        written.unwrap_or(Ok(()))
+        next.unwrap_or(Ok(0))
     }
 
     /// Records that a group has URIs of an execution.
     fn enlist(&mut self, execution: &[u8], id: &[u8]) -> Result<()> {
-        let key = self.ks.name(&[self.prefix, OF.before, execution]);
+        let key = self.key(OF.before, execution);
         self.ks.hash_set_new(&key, id, b"").map(drop)
     }
 
     /// Writes the hash of a group, and its places in the ordered queues.
-    fn record(&mut self, packed: &Packed, id: &[u8], record: &Record) -> Result<()> {
-        let key = self.ks.name(&[self.prefix, GROUP.before, id]);
-        for (name, value) in FIELD_NAMES.into_iter().zip(record.own_values()) {
-            if let Some(value) = value {
-                self.ks.hash_set(&key, name, &value)?;
-            }
-        }
+    fn write_record(
+        &mut self,
+        packed: &Packed,
+        hash: &K::Name,
+        id: &[u8],
+        record: &Record,
+    ) -> Result<()> {
+        let values = record.own_values();
+        let fields = self.names.fields.iter().zip(&values);
+        let fields: SmallVec<[(&K::Name, &[u8]); FIELDS]> = fields
+            .filter_map(|(name, value)| Some((name, value.as_deref()?)))
+            .collect();
+        self.ks.hash_set_many(hash, &fields)?;
         if let Some(next) = &record.next {
-            self.ks.hash_set(&key, b"x", next)?;
+            self.ks.hash_set(hash, b"x", next)?;
         }
         for &(number, n) in &record.counts {
             let execution = packed.executions.name(number);
-            self.ks
-                .hash_set(&key, &[COUNTED, execution].concat(), &number_text(n))?;
+            let field = [COUNTED, execution].concat();
+            self.ks.hash_set(hash, &field, &number_text(n))?;
             self.enlist(execution, id)?;
         }
-        let sets: [&K::Name; SETS] = [&self.once.wait, &self.once.busy, &self.once.idle];
+        let once = &self.names.once;
+        let sets: [&K::Name; SETS] = [&once.wait, &once.busy, &once.idle];
         for (set, score) in sets.into_iter().zip(record.scores) {
             if let Some(score) = score {
                 self.ks.zset_add(set, id, score)?;

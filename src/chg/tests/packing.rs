@@ -2,15 +2,22 @@
 //! be interrupted after any number of steps. Every reply, and the plain keys at the end, must equal
 //! those of a plain frontier.
 
+use super::super::keys::{OF, ONCE};
 use super::super::packed::both::{Both, Home};
+use super::super::packed::element::MOVING;
 use super::super::packing::move_to;
 use super::*;
 use crate::storage::Storage as Kind;
 use crawlspace_host::keyspace::Keyspace;
 
-impl<P> Home<P> for Replicated {
-    fn open(_: &P, _: &[u8]) -> Self {
-        Replicated::default()
+impl Home<MemoryKeyspace> for Replicated {
+    fn open(plain: &MemoryKeyspace, _: &[u8]) -> Self {
+        let mut plain = plain.clone();
+        rename_documented(&mut plain);
+        Replicated {
+            plain,
+            ..Replicated::default()
+        }
     }
 
     fn store(&mut self) -> crawlspace_host::keyspace::Result<()> {
@@ -42,9 +49,22 @@ impl Storage for Moved {
     }
 
     fn end(&mut self) {
-        if let (_, Some(packed)) = self.parts() {
+        if let (plain, Some(packed)) = self.parts() {
             packed.end();
             assert!(!packed.packed.is_damaged());
+            packed.plain = plain.clone();
+        }
+    }
+}
+
+/// Gives the documented keys the names that they have while the frontier moves.
+fn rename_documented(plain: &mut MemoryKeyspace) {
+    for row in ONCE.iter().filter(|row| row.documented) {
+        let name = row.name.as_bytes();
+        let documented = [PREFIX, name].concat();
+        if let Some(value) = plain.keys.remove(&documented) {
+            let moving = [PREFIX, MOVING, name].concat();
+            plain.keys.insert(moving, value);
         }
     }
 }
@@ -70,10 +90,37 @@ fn kind(to_packed: bool) -> Kind {
 
 impl World<Moved> {
     fn make(&mut self, step: &Option<Move>) {
-        if let Some(Move { to_packed, steps }) = *step {
-            self.run(move_to(kind(to_packed), self.now), steps);
-            self.ks.end();
+        let Some(Move { to_packed, steps }) = *step else {
+            return;
+        };
+        let checked_every = if steps < 12 { 1 } else { 250 };
+        let mut job = move_to(kind(to_packed), self.now);
+        for n in 1..=steps {
+            let before = self.ks.storage();
+            let step = job.step(&mut self.frontier, &mut self.ks, &mut || false);
+            if before.1.is_none() || before != self.ks.storage() {
+                self.ks.end();
+            } else if n == steps || n % checked_every == 0 {
+                self.end_slice();
+            }
+            match step.unwrap() {
+                Step::More => {}
+                Step::Done(_) => return,
+            }
         }
+    }
+
+    /// Ends a slice of a move, and checks that a replica has moved the same elements.
+    fn end_slice(&mut self) {
+        let (plain, packed) = self.ks.parts();
+        let (plain, packed) = (plain.clone(), packed.unwrap());
+        packed.end();
+        // The lists of groups are deleted as a whole.
+        let lists = [PREFIX, OF.before].concat();
+        let is_moved = |(key, _): &(&Vec<u8>, &PlainValue)| !key.starts_with(&lists);
+        let moved = packed.plain.keys.iter().filter(is_moved);
+        assert!(moved.eq(plain.keys.iter().filter(is_moved)));
+        packed.plain = plain;
     }
 
     /// Returns the plain keys that a copy has after `CHG.UNPACK`.
@@ -132,6 +179,46 @@ proptest! {
             world.inspect();
         }
         world.drain();
+    }
+}
+
+fn large_group() -> impl Strategy<Value = Op> {
+    let executions = prop_oneof![Just(2_usize), 60..90_usize];
+    (0..2_usize, 1000..1300_usize, executions).prop_map(|(group, uris, executions)| Op::AddMany {
+        group,
+        uris,
+        executions,
+    })
+}
+
+fn long_moves() -> impl Strategy<Value = Option<Move>> {
+    let steps = prop_oneof![5 => 1..900_usize, 1 => Just(usize::MAX)];
+    prop::option::weighted(
+        0.6,
+        (any::<bool>(), steps).prop_map(|(to_packed, steps)| Move { to_packed, steps }),
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4))]
+
+    #[test]
+    fn large_groups_move_in_parts_and_nobody_notices(
+        many in prop::collection::vec(large_group(), 2..4),
+        ops in prop::collection::vec((op(), long_moves()), 10..30),
+    ) {
+        let (mut plain, mut moved) = (World::<MemoryKeyspace>::new(), World::<Moved>::new());
+        let many = many.into_iter().map(|op| (op, None));
+        for (op, step) in many.chain(ops) {
+            let op = &op.whole();
+            plain.apply(op);
+            moved.apply(op);
+            moved.ks.end();
+            moved.make(&step);
+            prop_assert_eq!(&plain.granted, &moved.granted, "after {:?}", op);
+            prop_assert_eq!(plain.shown(), moved.shown(), "after {:?}", op);
+        }
+        prop_assert_eq!(plain.plain_keys(), moved.plain_keys());
     }
 }
 

@@ -21,6 +21,7 @@ use smallvec::SmallVec;
 use super::bounds::{EXECUTION_BYTES, MAX_INTEGER, MAX_NUMBER, MAX_PASS, MAX_WEIGHT, STORED_BYTES};
 use super::execution::Execution;
 use super::kept::{Verbatim, Words};
+use super::queue::RAW;
 use super::record::{Position, Record, Records, append};
 use super::{Lease, MAX_LEASES, Uris};
 use crawlspace_compact::envelope::Envelope;
@@ -341,7 +342,9 @@ impl Uris {
     ) -> Result<u64, String> {
         let chunk = Chunk::read(chunk)?;
         let mut loaded = 0;
-        let numbers = self.load_head(stored_id, stored_uri, &chunk, &mut loaded)?;
+        let ids = chunk.executions.iter().map(|stored| stored_id(stored.id));
+        let ids: Vec<Bytes> = ids.collect();
+        let numbers = self.load_head(&ids, stored_uri, &chunk, &mut loaded)?;
         let mut reader = Records::new(chunk.records);
         while let Ok(true) = reader.next() {
             let Some(mut record) = reader.record() else {
@@ -358,21 +361,24 @@ impl Uris {
         Ok(loaded)
     }
 
-    /// Adds the contents of a chunk in the words in which this value is stored. Its queued URIs come after all that are
-    /// here. `knows` checks the stored executions.
+    /// Adds the contents of a chunk with URIs in their stored form, which come after all queued URIs that are here.
+    /// `stored_id` returns the stored form of an execution; `None` if the execution is not known.
     ///
     /// # Errors
     /// Says what is wrong with the chunk; then a part of it may have been added.
     pub(in crate::chg) fn load_stored(
         &mut self,
-        knows: &dyn Fn(&[u8]) -> bool,
+        stored_id: &mut dyn FnMut(&[u8]) -> Option<Bytes>,
         chunk: &[u8],
     ) -> Result<(), String> {
         let chunk = Chunk::read(chunk)?;
-        if !chunk.executions.iter().all(|stored| knows(stored.id)) {
-            return Err("a chunk of URIs has an execution that is not known".to_string());
+        let ids = chunk.executions.iter().map(|stored| stored_id(stored.id));
+        let ids: Option<Vec<Bytes>> = ids.collect();
+        let ids = ids.ok_or("a chunk of URIs has an execution that is not known")?;
+        if self.is_mixed() && chunk.leases.iter().any(|lease| *lease.uri == [RAW]) {
+            return Err("a chunk of URIs has an empty URI".to_string());
         }
-        let numbers = self.load_head(&mut |id| id.into(), &mut |uri| uri.into(), &chunk, &mut 0)?;
+        let numbers = self.load_head(&ids, &mut |uri| uri.into(), &chunk, &mut 0)?;
         if numbers.iter().any(|(stored, number)| stored != number) {
             return Err("a chunk of URIs is of another group".to_string());
         }
@@ -390,19 +396,16 @@ impl Uris {
         }
     }
 
-    /// Adds the executions and leases of a chunk; returns the numbers of its executions here.
+    /// Adds the executions, in their stored form, and leases of a chunk; returns the numbers of its executions here.
     fn load_head(
         &mut self,
-        stored_id: &mut dyn FnMut(&[u8]) -> Bytes,
+        ids: &[Bytes],
         stored_uri: &mut dyn FnMut(&[u8]) -> Bytes,
         chunk: &Chunk<'_>,
         loaded: &mut u64,
     ) -> Result<BTreeMap<u64, u64>, String> {
         let mut numbers = BTreeMap::new();
-        let ids: Vec<Bytes> = (chunk.executions.iter())
-            .map(|stored| stored_id(stored.id))
-            .collect();
-        for (stored, id) in chunk.executions.iter().zip(&ids) {
+        for (stored, id) in chunk.executions.iter().zip(ids) {
             let known = self.executions.find(id);
             if known.is_none() && self.executions.by_number(stored.number).is_some() {
                 return Err("a chunk of URIs is of another group".to_string());
@@ -412,7 +415,7 @@ impl Uris {
         self.next = self.next.max(chunk.next);
         self.executions.clock = self.executions.clock.max(chunk.clock);
         self.executions.next = self.executions.next.max(chunk.next_execution);
-        for (stored, id) in chunk.executions.iter().zip(&ids) {
+        for (stored, id) in chunk.executions.iter().zip(ids) {
             self.executions
                 .restore(id, stored.number, stored.weight, stored.pass);
         }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crawlspace_compact::keyed;
 
+use super::encoding::Bytes;
 use super::execution::{Execution, mark};
 
 /// Maximum length of a list. Smaller in tests, so that they cover both forms.
@@ -99,6 +100,24 @@ impl All {
                 }
             }
             All::Many(many) => many.insert(execution),
+        }
+    }
+
+    /// Replaces the names of all executions.
+    pub(super) fn rename(&mut self, name: &mut dyn FnMut(&[u8]) -> Bytes) {
+        let mut rename = |execution: &mut Execution| {
+            execution.id = name(&execution.id)[..].into();
+            execution.mark = mark(&execution.id);
+        };
+        match self {
+            All::Few(few) => few.iter_mut().for_each(rename),
+            All::Many(many) => {
+                many.by_name.clear();
+                for (number, execution) in &mut many.by_number {
+                    rename(execution);
+                    many.by_name.insert((keyed::hash(&execution.id), *number));
+                }
+            }
         }
     }
 

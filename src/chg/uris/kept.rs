@@ -130,6 +130,11 @@ impl<'a> Kept<'a> {
         self.executions_from(0)
     }
 
+    /// Returns true if there are many executions.
+    pub(in crate::chg) fn is_crowd(&self) -> bool {
+        self.uris.is_crowd()
+    }
+
     /// See [`Uris::executions_from`].
     pub fn executions_from(&self, number: u64) -> impl Iterator<Item = Share<'a>> {
         let words = self.words;
@@ -163,6 +168,9 @@ impl<'a> Kept<'a> {
     /// See [`Uris::contains`].
     pub fn contains(&self, execution: &[u8], uri: &[u8]) -> bool {
         let stored = self.words.stored(execution);
-        stored.is_some_and(|stored| self.uris.contains(&stored, &self.words.stored_uri(uri)))
+        stored.is_some_and(|stored| {
+            self.uris.contains(&stored, &self.words.stored_uri(uri))
+                || self.uris.has_raw(&stored, uri)
+        })
     }
 }

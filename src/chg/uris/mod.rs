@@ -21,6 +21,7 @@ mod record;
 mod share;
 #[cfg(test)]
 mod tests;
+mod translation;
 
 use super::time::Millis;
 use crawlspace_host::defrag::Mover;
@@ -33,7 +34,8 @@ pub use op::{Changed, Op};
 pub use record::Position;
 
 use executions::Gone;
-use queue::{Queue, Record};
+use queue::Queue;
+pub(super) use queue::raw_form;
 use share::Executions;
 
 /// The queued and leased URIs of a group.
@@ -265,19 +267,6 @@ impl Uris {
         self.executions.iter().map(|execution| &*execution.id)
     }
 
-    /// Replaces the stored form of every URI.
-    pub(super) fn respell(&mut self, spell: &mut dyn FnMut(&[u8]) -> Vec<u8>) {
-        let mut queue = Queue::default();
-        self.queue.walk(Position::default(), &mut |record| {
-            let uri = &spell(record.uri);
-            queue.insert(Record { uri, ..record })
-        });
-        self.queue = queue;
-        for lease in &mut self.leases {
-            lease.uri = spell(&lease.uri).into();
-        }
-    }
-
     /// Returns the memory use in bytes.
     pub fn memory(&self) -> usize {
         let leased: usize = self
@@ -385,10 +374,7 @@ impl PartialEq for Uris {
                 same &= ours == theirs;
                 false
             });
-            from = Position {
-                seq: ours.place.seq + 1,
-                ..ours.place
-            };
+            from = ours.place.next();
             same
         });
         same

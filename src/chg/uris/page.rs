@@ -5,6 +5,8 @@ use smallvec::SmallVec;
 use crawlspace_compact::number::{self, Malformed, Reader, put};
 use crawlspace_host::defrag::Mover;
 
+use super::encoding::Bytes;
+use super::queue::Spell;
 use super::record::{Position, Record, RecordHead, Records, append};
 use crate::chg::time::{Millis, unzigzag, zigzag};
 
@@ -147,6 +149,31 @@ impl Page {
         true
     }
 
+    /// Returns the same records with URIs in another spelling; the page may be too long.
+    pub(super) fn respelled(&self, spell: Spell<'_>) -> Page {
+        let mut bytes = Vec::with_capacity(self.len() + 64);
+        let mut last: Option<(Position, Bytes)> = None;
+        let mut records = self.records();
+        while let Some(record) = records.step() {
+            let uri = spell(record.uri);
+            let before = last.as_ref().map(|(place, uri)| Record {
+                place: *place,
+                attempts: 0,
+                uri,
+            });
+            append(
+                &mut bytes,
+                before,
+                Record {
+                    uri: &uri,
+                    ..record
+                },
+            );
+            last = Some((record.place, uri));
+        }
+        Page::of(&bytes)
+    }
+
     /// Visits the URIs of a page from a file until `each` returns false. Returns false then, and if the page is malformed.
     pub(super) fn read(&self, each: &mut dyn FnMut(Record<'_>) -> bool) -> bool {
         let mut records = Records::new(&self.0);
@@ -251,6 +278,24 @@ impl Page {
         let replaced = records.0.at();
         self.replace(start, replaced, &patch);
         Some(removed)
+    }
+
+    /// Removes up to `most` of the first records.
+    pub(super) fn take_first(&mut self, most: usize) -> Vec<(Position, u32, Bytes)> {
+        let mut taken = Vec::with_capacity(most.min(64));
+        let mut records = self.records();
+        while taken.len() < most
+            && let Some(record) = records.step()
+        {
+            taken.push((record.place, record.attempts, record.uri.into()));
+        }
+        let mut patch = Vec::new();
+        if let Some(first) = records.step() {
+            append(&mut patch, None, first);
+        }
+        let replaced = records.0.at();
+        self.replace(0, replaced, &patch);
+        taken
     }
 
     /// Replaces the bytes from `start` to `end`.

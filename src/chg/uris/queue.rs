@@ -12,6 +12,7 @@ use crawlspace_compact::keyed;
 use crawlspace_compact::number::Malformed;
 use crawlspace_host::defrag::Mover;
 
+use super::encoding::Bytes;
 use super::page::{PAGE_BYTES, Page};
 use super::record::Records;
 pub(super) use super::record::{Position, Record};
@@ -31,6 +32,7 @@ pub(super) struct Queue {
 enum Pages {
     One(Page),
     Many(Box<Tree>),
+    Mixed(Box<Mixed>),
 }
 
 impl Default for Pages {
@@ -49,7 +51,7 @@ impl Queue {
     pub(super) fn only_page(&self) -> Option<&Page> {
         match &self.pages {
             Pages::One(page) => Some(page),
-            Pages::Many(_) => None,
+            Pages::Many(_) | Pages::Mixed(_) => None,
         }
     }
 
@@ -87,6 +89,24 @@ impl Queue {
         let before = match &mut self.pages {
             Pages::One(page) => std::mem::take(page),
             Pages::Many(_) => Page::default(),
+            Pages::Mixed(mixed) => {
+                for page in pages {
+                    let mut is_new = true;
+                    page.walk(Position::default(), &mut |record| {
+                        let found = mixed.find(record.place.execution, record.uri);
+                        is_new = found.is_none() && *record.uri != [RAW] && mixed.insert(record);
+                        if is_new {
+                            each(record.place);
+                            self.len += 1;
+                        }
+                        is_new
+                    });
+                    if !is_new {
+                        return Ok(false);
+                    }
+                }
+                return Ok(true);
+            }
         };
         if self.len == 0 && pages.len() == 1 {
             let page = pages.remove(0);
@@ -125,6 +145,7 @@ impl Queue {
         match &self.pages {
             Pages::One(page) => page.find(execution, uri),
             Pages::Many(tree) => tree.find(execution, uri),
+            Pages::Mixed(mixed) => mixed.find(execution, uri),
         }
     }
 
@@ -133,6 +154,7 @@ impl Queue {
         let inserted = match &mut self.pages {
             Pages::One(page) => page.insert(record).is_some(),
             Pages::Many(tree) => tree.insert(record),
+            Pages::Mixed(mixed) => mixed.insert(record),
         };
         self.len += u64::from(inserted);
         if let Pages::One(page) = &mut self.pages
@@ -149,6 +171,7 @@ impl Queue {
         let removed = match &mut self.pages {
             Pages::One(page) => page.remove(place)?,
             Pages::Many(tree) => tree.remove(place)?,
+            Pages::Mixed(mixed) => mixed.remove(place)?,
         };
         self.len -= 1;
         if let Pages::Many(tree) = &mut self.pages
@@ -166,6 +189,10 @@ impl Queue {
             Pages::Many(tree) => tree
                 .pages_from(place)
                 .find_map(|page| page.first_from(place)),
+            Pages::Mixed(mixed) => match mixed.firsts_from(place) {
+                (Some(raw), Some(spelled)) => Some(raw.min(spelled)),
+                (raw, spelled) => raw.or(spelled),
+            },
         }
     }
 
@@ -179,7 +206,95 @@ impl Queue {
             Pages::Many(tree) => {
                 tree.pages_from(from).all(|page| page.walk(from, each));
             }
+            Pages::Mixed(mixed) => mixed.walk(from, each),
         }
+    }
+
+    /// Returns the same URIs in another spelling.
+    pub(super) fn respelled(&self, spell: Spell<'_>) -> Queue {
+        if let Pages::One(page) = &self.pages {
+            let page = page.respelled(&mut *spell);
+            if page.len() <= PAGE_BYTES || self.len == 1 {
+                let pages = Pages::One(page);
+                return Queue {
+                    len: self.len,
+                    pages,
+                };
+            }
+        }
+        let mut queue = Queue::default();
+        self.walk(Position::default(), &mut |record| {
+            let uri = &spell(record.uri);
+            queue.insert(Record { uri, ..record })
+        });
+        queue
+    }
+
+    /// Returns true if the queue has raw and spelled URIs.
+    pub(super) fn is_mixed(&self) -> bool {
+        matches!(self.pages, Pages::Mixed(_))
+    }
+
+    /// Makes a mixed queue, in which all URIs so far are raw, or all are spelled.
+    pub(super) fn mix(&mut self, are_raw: bool) {
+        let all = std::mem::take(self);
+        self.len = all.len;
+        let rest = Queue::default();
+        let (raw, spelled) = if are_raw { (all, rest) } else { (rest, all) };
+        self.pages = Pages::Mixed(Box::new(Mixed { raw, spelled }));
+    }
+
+    /// Translates up to `most` raw URIs of a mixed queue to spelled ones, or the other way round; returns true once
+    /// there are none.
+    pub(super) fn translate(&mut self, to_raw: bool, most: usize, spell: Spell<'_>) -> bool {
+        let Pages::Mixed(mixed) = &mut self.pages else {
+            return true;
+        };
+        let Mixed { raw, spelled } = &mut **mixed;
+        let (from, to) = if to_raw {
+            (spelled, raw)
+        } else {
+            (raw, spelled)
+        };
+        let mut left = most;
+        while left > 0 && from.len > 0 {
+            for (place, attempts, uri) in from.take_first(left) {
+                left -= 1;
+                let uri = &spell(&uri);
+                to.insert(Record {
+                    place,
+                    attempts,
+                    uri,
+                });
+            }
+        }
+        from.len == 0
+    }
+
+    /// Removes some of the first URIs, at least one and at most `most`; none of an empty queue.
+    fn take_first(&mut self, most: usize) -> Vec<(Position, u32, Bytes)> {
+        let taken = match &mut self.pages {
+            Pages::One(page) => page.take_first(most),
+            Pages::Many(tree) => tree.take_first(most),
+            Pages::Mixed(_) => unreachable!("parts are not mixed"),
+        };
+        self.len -= taken.len() as u64;
+        if let Pages::Many(tree) = &mut self.pages
+            && let Some(page) = tree.single()
+        {
+            self.pages = Pages::One(page);
+        }
+        taken
+    }
+
+    /// Makes an ordinary queue of a mixed one in which all URIs are raw, or all are spelled.
+    pub(super) fn unmix(&mut self) {
+        let Pages::Mixed(mixed) = &mut self.pages else {
+            return;
+        };
+        let Mixed { raw, spelled } = &mut **mixed;
+        let all = if spelled.len == 0 { raw } else { spelled };
+        self.pages = std::mem::take(&mut all.pages);
     }
 
     /// Returns the memory use in bytes, without the value itself.
@@ -187,6 +302,7 @@ impl Queue {
         match &self.pages {
             Pages::One(page) => page.memory(),
             Pages::Many(tree) => size_of::<Tree>() + tree.memory(),
+            Pages::Mixed(mixed) => size_of::<Mixed>() + mixed.raw.memory() + mixed.spelled.memory(),
         }
     }
 
@@ -194,12 +310,26 @@ impl Queue {
     pub(super) fn defrag(&mut self, cursor: u64, mover: &mut Mover<'_>) -> u64 {
         /// The cursors from here on are those of the index of pages; the ones before are numbers of pages.
         const INDEX: u64 = 1 << 32;
+        /// The cursors from here on are those of the spelled URIs of a mixed queue.
+        const SPELLED: u64 = 1 << 40;
         let tree = match &mut self.pages {
             Pages::One(page) => {
                 page.defrag(mover);
                 return 0;
             }
             Pages::Many(tree) => tree,
+            Pages::Mixed(mixed) => {
+                return match cursor.checked_sub(SPELLED) {
+                    None => match mixed.raw.defrag(cursor, mover) {
+                        0 => SPELLED,
+                        next => next,
+                    },
+                    Some(cursor) => match mixed.spelled.defrag(cursor, mover) {
+                        0 => 0,
+                        next => SPELLED + next,
+                    },
+                };
+            }
         };
         if let Some(number) = cursor.checked_sub(INDEX) {
             let piece = tree.known.piece(number as usize);
@@ -220,6 +350,7 @@ impl Queue {
         match &self.pages {
             Pages::One(_) => 1,
             Pages::Many(tree) => tree.pages.len() + tree.known.pieces(),
+            Pages::Mixed(mixed) => mixed.raw.pieces() + mixed.spelled.pieces(),
         }
     }
 
@@ -238,8 +369,97 @@ impl Queue {
             true
         });
         assert_eq!(records, self.len);
-        if let Pages::Many(tree) = &self.pages {
-            tree.assert_sound(records);
+        match &self.pages {
+            Pages::One(_) => {}
+            Pages::Many(tree) => tree.assert_sound(records),
+            Pages::Mixed(mixed) => {
+                mixed.raw.assert_sound();
+                mixed.spelled.assert_sound();
+                assert_eq!(mixed.raw.len + mixed.spelled.len, records);
+            }
+        }
+    }
+}
+
+/// Translates a URI from one spelling to another.
+pub(super) type Spell<'a> = &'a mut dyn FnMut(&[u8]) -> Bytes;
+
+/// First byte of a raw URI of a mixed queue. No spelled URI begins with it.
+pub(in crate::chg) const RAW: u8 = 0x0b;
+
+/// Returns the form in which a mixed queue shows and takes a raw URI.
+pub(in crate::chg) fn raw_form(uri: &[u8]) -> Bytes {
+    let mut form = Bytes::with_capacity(uri.len() + 1);
+    form.push(RAW);
+    form.extend_from_slice(uri);
+    form
+}
+
+/// URIs in two spellings, while they are translated from one to the other: as clients know them (raw), or as a packed
+/// frontier stores them. Outside, a raw URI begins with [`RAW`]. Each position is in one of the queues.
+#[derive(Clone, Debug)]
+struct Mixed {
+    raw: Queue,
+    spelled: Queue,
+}
+
+impl Mixed {
+    fn find(&self, execution: u64, uri: &[u8]) -> Option<Position> {
+        match uri {
+            [RAW, uri @ ..] => self.raw.find(execution, uri),
+            uri => self.spelled.find(execution, uri),
+        }
+    }
+
+    fn insert(&mut self, record: Record<'_>) -> bool {
+        let (queue, other, uri) = match record.uri {
+            [RAW, uri @ ..] => (&mut self.raw, &self.spelled, uri),
+            uri => (&mut self.spelled, &self.raw, uri),
+        };
+        other.first_from(record.place) != Some(record.place)
+            && queue.insert(Record { uri, ..record })
+    }
+
+    fn remove(&mut self, place: Position) -> Option<(u32, Box<[u8]>)> {
+        if let Some(removed) = self.spelled.remove(place) {
+            return Some(removed);
+        }
+        let (attempts, uri) = self.raw.remove(place)?;
+        Some((attempts, raw_form(&uri)[..].into()))
+    }
+
+    /// Returns the first occupied positions of raw and of spelled URIs at or after a position.
+    fn firsts_from(&self, place: Position) -> (Option<Position>, Option<Position>) {
+        (self.raw.first_from(place), self.spelled.first_from(place))
+    }
+
+    fn walk(&self, mut from: Position, each: &mut dyn FnMut(Record<'_>) -> bool) {
+        let mut goes_on = true;
+        while goes_on {
+            let (raw, spelled) = self.firsts_from(from);
+            let is_raw = match (raw, spelled) {
+                (None, None) => return,
+                (Some(raw), Some(spelled)) => raw < spelled,
+                (raw, _) => raw.is_some(),
+            };
+            let (queue, until) = if is_raw {
+                (&self.raw, spelled)
+            } else {
+                (&self.spelled, raw)
+            };
+            queue.walk(from, &mut |record| {
+                if until.is_some_and(|until| until < record.place) {
+                    return false;
+                }
+                from = record.place.next();
+                goes_on = if is_raw {
+                    let uri = &raw_form(record.uri);
+                    each(Record { uri, ..record })
+                } else {
+                    each(record)
+                };
+                goes_on
+            });
         }
     }
 }
@@ -387,6 +607,21 @@ impl Tree {
             self.join(bound, number);
         }
         Some(removed)
+    }
+
+    fn take_first(&mut self, most: usize) -> Vec<(Position, u32, Bytes)> {
+        let Some((&bound, &number)) = self.order.first_key_value() else {
+            return Vec::new();
+        };
+        let taken = self.change(number, |page| page.take_first(most));
+        for (place, _, uri) in &taken {
+            self.unnote(place.execution, uri, number);
+        }
+        if self.page(number).len() == 0 {
+            self.order.remove(&bound);
+            self.pages.remove(&number);
+        }
+        taken
     }
 
     /// Joins a short page with the next or the previous page, if both together fit into one page

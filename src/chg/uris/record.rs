@@ -49,6 +49,14 @@ impl Position {
         }
     }
 
+    /// Returns the first position after this one.
+    pub(super) fn next(self) -> Position {
+        Position {
+            seq: self.seq + 1,
+            ..self
+        }
+    }
+
     /// Returns the position as text, for clients.
     pub fn to_text(&self) -> Vec<u8> {
         format!(

@@ -12,6 +12,7 @@
 
 use super::super::time::Millis;
 use super::bounds::{MAX_NUMBER, MAX_PASS, MAX_WEIGHT};
+use super::encoding::Bytes;
 use super::execution::Execution;
 use super::executions::{All, Gone};
 
@@ -85,6 +86,11 @@ impl Executions {
             All::Few(few) => Some(few),
             All::Many(_) => None,
         }
+    }
+
+    /// Replaces the names of all executions.
+    pub(super) fn rename(&mut self, name: &mut dyn FnMut(&[u8]) -> Bytes) {
+        self.all.rename(name);
     }
 
     /// Restores an execution from a file or a call. Its number must not belong to another
