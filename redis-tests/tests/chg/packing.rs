@@ -367,6 +367,32 @@ fn assert_memory(part: u64, fill: impl Fn(&mut Frontier)) -> Server {
 }
 
 #[test]
+fn key_of_another_type_stops_a_move_before_it_begins() {
+    for name in [
+        "chg_answers",
+        "chg_past",
+        "chg_expired",
+        "chg_token",
+        "QCT",
+        "chg_packed",
+    ] {
+        let server = Options::new().plain().start();
+        let mut f = Frontier::real(&server);
+        fill(&mut f, 0..10);
+        let key = f.key(name);
+        ok!(f.wire, "DEL", key);
+        ok!(f.wire, "SADD", key, "of another program");
+        let before = server.digest();
+        let error = f.err("PACK");
+        assert!(error.starts_with("WRONGTYPE"), "{name}: {error}");
+        assert_eq!(server.digest(), before, "{name}");
+        ok!(f.wire, "DEL", key);
+        assert_storage(&mut f, "plain");
+        assert_eq!(f.ok("PACK"), int(10), "{name}");
+    }
+}
+
+#[test]
 fn index_with_the_same_prefix_is_packed_independently() {
     let server = Options::new().plain().start();
     let mut index = DedupeIndex::of(&server, F);

@@ -228,6 +228,21 @@ impl<P: Store, H: Home<P>> Movable for Both<P, H> {
     }
 }
 
+/// Checks that a key of a plain frontier has a type, or does not exist. The key of the packed frontier must not exist.
+fn check_type<P: Store>(plain: &mut P, key: &P::Name, kind: KeyType) -> Result<()> {
+    match kind {
+        KeyType::Hash => plain.hash_len(key).map(drop),
+        KeyType::List => plain.list_len(key).map(drop),
+        KeyType::SortedSet => plain.zset_len(key).map(drop),
+        KeyType::String => plain.number(key).map(drop),
+        KeyType::Set | KeyType::Native(_) if !plain.exists(key) => Ok(()),
+        KeyType::Set | KeyType::Native(_) => Err(KeyError::WrongType {
+            key: key.as_ref().to_vec(),
+            needs: kind,
+        }),
+    }
+}
+
 fn direction(to: Storage) -> Moving {
     match to {
         Storage::Packed => Moving::In,
@@ -241,6 +256,10 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         let (plain, _) = self.parts();
         match to {
             Storage::Packed => {
+                for row in ONCE {
+                    let key = plain.name(&[prefix, row.name.as_bytes()]);
+                    check_type(plain, &key, row.kind)?;
+                }
                 let home = H::open(plain, prefix);
                 for row in ONCE.iter().filter(|row| row.documented) {
                     let name = row.name.as_bytes();
