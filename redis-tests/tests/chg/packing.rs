@@ -188,13 +188,15 @@ fn workers_go_on_while_the_frontier_moves() {
     let mut f = Frontier::real(&server);
     fill(&mut f, 0..1000);
     fill_large(&mut f);
-    let (mut fetched, mut moves, mut hosts) = (0, 0, 1000);
+    let (mut fetched, mut moves, mut hosts, mut jobs) = (0, 0, 1000, 0);
     let mut seen = std::collections::BTreeSet::new();
     let end = Instant::now() + Duration::from_secs(4);
     while Instant::now() < end {
         let command = ["PACK", "UNPACK"][moves % 2];
         let mut mover = start(&server, command);
         while !mover.wire.has_reply() {
+            let job = server.info("job_0").unwrap_or_default();
+            jobs += usize::from(job.starts_with("db=0,prefix={f}:,kind=frontier,work="));
             fill(&mut f, hosts..hosts + 1);
             hosts += 1;
             for _ in 0..3 {
@@ -210,6 +212,7 @@ fn workers_go_on_while_the_frontier_moves() {
         moves += 1;
     }
     assert!(moves >= 2 && fetched > 100, "{moves} moves, {fetched} URIs");
+    assert!(jobs > 0, "INFO names the jobs");
     f.assert_conserved();
     assert_replicated(&server, &replica);
     assert_eq!(fetched + finish(&mut f), i64::from(hosts) * 3 + LARGE);

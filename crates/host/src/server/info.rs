@@ -67,11 +67,14 @@ fn listed(families: &[Shown]) -> Vec<(String, String)> {
             .arguments
             .first()
             .map_or_else(String::new, |first| escaped(first));
-        let (db, prefix, work) = (id.db, escaped(&id.prefix), id.work.replace(' ', "-"));
+        let (db, prefix, kind) = (id.db, escaped(&id.prefix), id.kind);
+        let work = id.work.replace(' ', "-");
         let (done, total) = (completion.done, completion.total);
         fields.push((
             format!("job_{jobs}"),
-            format!("db={db},prefix={prefix},work={work},of={of},done={done},total={total}"),
+            format!(
+                "db={db},prefix={prefix},kind={kind},work={work},of={of},done={done},total={total}"
+            ),
         ));
         jobs += 1;
     });

@@ -49,7 +49,7 @@ pub trait Slices {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobId {
     /// Kind of data set, such as `index`. An index and a frontier can have the same prefix.
-    kind: &'static str,
+    pub kind: &'static str,
     /// Database that the job works on.
     pub db: c_int,
     /// Prefix of the keys that the job works on.

@@ -42,7 +42,7 @@ fn progress_of_a_running_job_is_visible() {
         let mut asker = c.begun(line);
         let (work, of) = line.split_once(' ').unwrap_or((line, ""));
         let job = format!(
-            "db=0,prefix=p\\x2c\\xc3\\xa9:,work={},of={of},done=",
+            "db=0,prefix=p\\x2c\\xc3\\xa9:,kind=index,work={},of={of},done=",
             work.to_lowercase()
         );
         let (mut of_info, mut of_crawls) = (Vec::new(), Vec::new());

@@ -473,7 +473,7 @@ mod tests {
     fn names_and_jobs_are_parsed_from_info() {
         let text = "# crawlspace_\r\ncrawlspace_lookups:12\r\ncrawlspace_index_0:db=3,prefix={a}\\x2c\\xc3\\xa9:\r\n\
             crawlspace_space_0:db=0,key=archive\r\n\
-            crawlspace_job_0:db=3,prefix={a}:,work=commit,of=crawl-1,done=5,total=20\r\nrole:master\r\n";
+            crawlspace_job_0:db=3,prefix={a}:,kind=index,work=commit,of=crawl-1,done=5,total=20\r\nrole:master\r\n";
         let fields = Fields::read(text);
         assert_eq!(fields.info["lookups"], 12);
         assert_eq!(fields.texts["role"], "master");
