@@ -161,7 +161,7 @@ impl Native for Packed {
     }
 
     fn loaded(&self) -> std::result::Result<(), String> {
-        Ok(())
+        Packed::loaded(self)
     }
 
     fn is_empty(&self) -> bool {

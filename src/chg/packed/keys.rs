@@ -21,6 +21,7 @@ use super::moved::Moving;
 use super::name::{Name, Part};
 use super::order::Order;
 use super::record::{Record, SETS};
+use super::saved::Loading;
 use super::small::Small;
 use super::spelling::Spelling;
 use crate::texts::Texts;
@@ -53,6 +54,7 @@ pub struct Packed {
     pub(super) damaged: bool,
     /// Number of groups that store executions by name.
     pub(super) crowds: u32,
+    pub(super) loading: Loading,
 }
 
 /// Returns the set that a key stands for.
@@ -1036,7 +1038,11 @@ impl Packed {
         self.groups
             .take_unlogged(|open| log_group(log, &open.id, &open.record, executions));
         self.groups.close_empty();
-        std::mem::take(&mut self.log.begun).then(|| self.log.take())
+        let has_changed = std::mem::take(&mut self.log.begun);
+        if has_changed {
+            self.loading = Loading::Ended;
+        }
+        has_changed.then(|| self.log.take())
     }
 
     /// Returns the memory use in bytes.

@@ -70,10 +70,12 @@ pub(super) enum Kind {
     Block,
     /// A part of the URIs of a group that are not in its block, in files: id, spelling, flags, chunk.
     Stock,
+    /// The end of a file.
+    End,
 }
 
 impl Kind {
-    const ALL: [Kind; 21] = [
+    const ALL: [Kind; 22] = [
         Kind::Group,
         Kind::Uris,
         Kind::Queued,
@@ -95,6 +97,7 @@ impl Kind {
         Kind::Named,
         Kind::Block,
         Kind::Stock,
+        Kind::End,
     ];
 }
 

@@ -25,10 +25,9 @@ pub const ENVELOPE: Envelope = Envelope {
     version: 2,
 };
 
-/// Size at which a chunk ends, in bytes, and size of the parts of large queues. With the last entry, a chunk stays below
-/// [`CHUNK_BYTES`].
+/// Size at which a chunk ends, in bytes. Large queues are written in parts of half of it, so that a chunk with its last
+/// entry stays below [`CHUNK_BYTES`].
 const ENOUGH: usize = CHUNK_BYTES / 2;
-const PART: usize = CHUNK_BYTES / 4;
 
 /// Flags of the URIs of a group: executions are stored by name, and URIs are mixed.
 const CROWD: u64 = 1;
@@ -49,17 +48,35 @@ fn is_stored(executions: &Executions, bytes: &[u8]) -> bool {
     from.is_empty() && number.is_ok_and(|number| executions.knows(number as u32))
 }
 
-/// Writes the URIs of a group that are not in its block.
-fn save_apart(id: &[u8], stock: &Stock, log: &mut Log, each: &mut dyn FnMut(&mut Log)) {
+/// Writes the URIs of a group that are not in its block, in parts of about `most` bytes.
+fn save_apart(
+    id: &[u8],
+    stock: &Stock,
+    most: usize,
+    log: &mut Log,
+    each: &mut dyn FnMut(&mut Log),
+) {
     let mut spelling = Vec::new();
     stock.spelling.write(&mut spelling);
     let mut flags = if stock.is_crowd { CROWD } else { 0 };
     flags |= if stock.uris.is_mixed() { MIXED } else { 0 };
-    stock.uris.encode(PART, &mut |part| {
+    stock.uris.encode(most, &mut |part| {
         log.begin(Kind::Stock).name(id).bytes(&spelling);
         log.number(flags).bytes(part);
         each(log);
     });
+}
+
+/// Progress of reading a file into a frontier.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Loading {
+    /// No chunk was read: the frontier is new.
+    #[default]
+    None,
+    /// Checksum of the chunk that was read last; more follow.
+    After(u64),
+    /// All chunks were read, or the frontier has changed since.
+    Ended,
 }
 
 /// Groups from a file that are not in their ordered sets yet: scores and slots.
@@ -71,6 +88,11 @@ impl Packed {
     /// # Errors
     /// Says what is wrong with the log; the entries before are applied.
     pub fn apply(&mut self, log: &[u8], carrier: Option<&mut dyn Carrier>) -> Result<(), String> {
+        self.loading = Loading::Ended;
+        self.apply_log(log, carrier)
+    }
+
+    fn apply_log(&mut self, log: &[u8], carrier: Option<&mut dyn Carrier>) -> Result<(), String> {
         let mut entries = Entries::new(log);
         let applied = self.apply_entries(&mut entries, carrier);
         self.groups.take_unlogged(|_| {});
@@ -315,6 +337,8 @@ impl Packed {
                 }
             }
             Kind::Named => self.executions.restored(),
+            Kind::End if entries.from.is_empty() => self.loading = Loading::Ended,
+            Kind::End => return Err(Malformed("has entries after its end")),
             Kind::Block | Kind::Stock => unreachable!("applied before"),
         }
         Ok(())
@@ -425,12 +449,25 @@ impl Packed {
         }
     }
 
-    /// Writes the value in chunks, at least one.
+    /// Writes the value in chunks, at least one, each of which has the checksum of the one before in its own.
     pub fn save(&self, chunk: &mut dyn FnMut(&[u8])) {
+        self.save_in(ENOUGH, chunk);
+    }
+
+    /// Writes the value in chunks of about `enough` bytes.
+    fn save_in(&self, enough: usize, chunk: &mut dyn FnMut(&[u8])) {
+        let part = enough / 2;
         let mut log = Log::default();
+        let (mut bytes, mut sum) = (Vec::new(), 0);
+        let mut end = |log: &mut Log| {
+            ENVELOPE.begin(&mut bytes);
+            bytes.extend_from_slice(&log.take());
+            sum = ENVELOPE.seal(&mut bytes, sum);
+            chunk(&bytes);
+        };
         let mut each = |log: &mut Log| {
-            if log.bytes.len() >= ENOUGH {
-                chunk(&ENVELOPE.sealed(&[&log.take()]));
+            if log.bytes.len() >= enough {
+                end(log);
             }
         };
         log.begin(Kind::Moving).number(self.moving_number());
@@ -459,7 +496,7 @@ impl Packed {
             }
             match self.groups.saved_apart(slot) {
                 Some(stock) if stock.is_crowd => crowds.push(slot),
-                Some(stock) => save_apart(id, stock, &mut log, &mut each),
+                Some(stock) => save_apart(id, stock, part, &mut log, &mut each),
                 None => {}
             }
         }
@@ -467,19 +504,50 @@ impl Packed {
         // others that refer to executions by number.
         for slot in crowds {
             if let Some(stock) = self.groups.saved_apart(slot) {
-                save_apart(self.groups.id(slot), stock, &mut log, &mut each);
+                save_apart(self.groups.id(slot), stock, part, &mut log, &mut each);
             }
         }
         self.rest(&mut log, &mut each);
-        chunk(&ENVELOPE.sealed(&[&log.take()]));
+        log.begin(Kind::End);
+        end(&mut log);
     }
 
-    /// Adds the contents of a chunk.
+    /// Adds the contents of the next chunk. The first one must come into a new frontier.
     ///
     /// # Errors
-    /// Says what is wrong with the chunk.
+    /// Says what is wrong with the chunk. A chunk that does not follow the one before changes nothing; any other error
+    /// empties the frontier.
     pub fn load(&mut self, chunk: &[u8]) -> Result<(), String> {
-        self.apply(ENVELOPE.body(chunk)?, None)
+        let opened = ENVELOPE.open(chunk)?;
+        let before = match self.loading {
+            Loading::None => 0,
+            Loading::After(sum) => sum,
+            Loading::Ended => {
+                return Err("a chunk of a packed frontier: there is a frontier already".into());
+            }
+        };
+        if !opened.is_whole(before) {
+            let text = "a chunk of a packed frontier is damaged, or does not follow the one before";
+            return Err(text.into());
+        }
+        let loaded = self.apply_log(opened.body, None);
+        match loaded {
+            Err(_) => *self = Packed::default(),
+            Ok(()) if self.loading == Loading::Ended => {}
+            Ok(()) => self.loading = Loading::After(opened.sum),
+        }
+        loaded
+    }
+
+    /// Checks that all chunks have been read.
+    ///
+    /// # Errors
+    /// Says that chunks are missing.
+    pub fn loaded(&self) -> Result<(), String> {
+        match self.loading {
+            Loading::After(_) => Err("the last chunks of a packed frontier are missing".into()),
+            Loading::None | Loading::Ended => Ok(()),
+        }
     }
 
     /// Passes on each element of the value, for digests.
@@ -660,13 +728,61 @@ mod tests {
         loaded.verify();
     }
 
+    /// Returns the frontier in some chunks.
+    fn load(chunks: &[Vec<u8>]) -> Result<Packed, String> {
+        let mut loaded = Packed::default();
+        let all = chunks.iter().try_for_each(|chunk| loaded.load(chunk));
+        loaded.verify();
+        all.and_then(|()| loaded.loaded()).map(|()| loaded)
+    }
+
     #[test]
-    fn part_without_the_parts_before_is_refused() {
-        let chunks = chunks(&filled());
-        for chunk in &chunks[1..] {
-            let mut loaded = Packed::default();
-            assert!(loaded.load(chunk).is_err());
-            loaded.verify();
+    fn missing_repeated_swapped_and_foreign_chunks_are_refused() {
+        let packed = filled();
+        let chunks = |packed: &Packed| {
+            let mut chunks = Vec::new();
+            packed.save_in(50_000, &mut |chunk| chunks.push(chunk.to_vec()));
+            chunks
+        };
+        let good = chunks(&packed);
+        let mut other = packed.clone();
+        take(&mut other, b"few", 9);
+        other.flush();
+        let foreign = chunks(&other);
+        assert!(load(&good).is_ok() && load(&foreign).is_ok());
+        assert!(good.len() == foreign.len() && (4..40).contains(&good.len()));
+        assert!(load(&[good.clone(), good.clone()].concat()).is_err());
+        for at in 0..good.len() {
+            let bad = |change: &dyn Fn(&mut Vec<Vec<u8>>)| {
+                let mut bad = good.clone();
+                change(&mut bad);
+                load(&bad).is_err()
+            };
+            assert!(bad(&|chunks| drop(chunks.remove(at))), "{at} is missing");
+            assert!(at == 0 || bad(&|chunks| chunks.truncate(at)), "cut at {at}");
+            assert!(
+                bad(&|chunks| chunks.insert(at, good[at].clone())),
+                "{at} twice"
+            );
+            assert!(
+                bad(&|chunks| chunks[at] = foreign[at].clone()),
+                "{at} is foreign"
+            );
+            for before in 0..at {
+                assert!(bad(&|chunks| chunks.swap(before, at)), "{before}, {at}");
+            }
         }
+    }
+
+    #[test]
+    fn chunk_after_a_change_is_refused_and_changes_nothing() {
+        let chunks = chunks(&filled());
+        let mut loaded = Packed::default();
+        loaded.load(&chunks[0]).unwrap();
+        loaded.set_moving(Moving::Out, false);
+        loaded.flush();
+        let before = elements(&loaded);
+        assert!(loaded.load(&chunks[1]).is_err());
+        assert!(elements(&loaded) == before);
     }
 }
