@@ -8,7 +8,7 @@ const HOSTS: u64 = 5_000;
 /// Length of a hash in its written form, in bytes.
 pub const HASH_LEN: usize = 71;
 
-/// Generates hashes and records by number.
+/// Generates the hash and the record of each number.
 #[derive(Clone, Copy)]
 pub struct Corpus {
     /// Seed of all generated data.
@@ -19,9 +19,9 @@ pub struct Corpus {
 pub struct Crawl {
     /// Id of the crawl.
     pub id: String,
-    /// Numbers of the crawl's own hashes.
+    /// The numbers that identify the crawl's own hashes.
     pub own: Range<u64>,
-    /// Numbers of hashes of earlier crawls.
+    /// The numbers that identify its hashes from earlier crawls.
     pub shared: Vec<u64>,
 }
 
