@@ -108,7 +108,7 @@ impl<K: Store> Frontier<K> {
     /// execution is not counted again.
     ///
     /// # Errors
-    /// `WRONGTYPE` if a key holds another type; any error of the server.
+    /// `WRONGTYPE` if a key holds another type; any server error.
     pub fn add_kept(
         &mut self,
         ks: &mut K,

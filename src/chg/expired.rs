@@ -50,7 +50,7 @@ impl<K: Store> Frontier<K> {
     /// list and returns them.
     ///
     /// # Errors
-    /// `WRONGTYPE` if a key holds another type; any error of the server.
+    /// `WRONGTYPE` if a key holds another type; any server error.
     pub fn expired(&mut self, ks: &mut K, most: usize, now: Millis) -> Result<Vec<Report>> {
         self.evict_idle(ks, now)?;
         for _ in 0..most {

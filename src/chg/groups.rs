@@ -242,7 +242,7 @@ impl<K: Store> Groups<K> {
     /// Writes the unsaved group. With an id, writes only the group with that id.
     ///
     /// # Errors
-    /// `WRONGTYPE` if a key holds another type; any error of the server.
+    /// `WRONGTYPE` if a key holds another type; any server error.
     pub fn write_back(&self, ks: &mut K, only: Option<&[u8]>) -> Result<()> {
         let this = |unsaved: &mut Box<Loaded<K>>| only.is_none_or(|id| unsaved.id[..] == *id);
         let unsaved = self.unsaved.borrow_mut().take_if(this);

@@ -48,7 +48,7 @@ pub fn pause_execution<K: Store>(execution: &[u8], pause: bool, now: Millis) -> 
         })?;
         let mut seen = 0;
         lent.slices(|frontier, ks, time| {
-            // Searches handle groups that become due while the job runs.
+            // If groups become due while the job runs, later searches handle them.
             while seen < due {
                 let skipped = frontier.look_ahead(ks, &paused, now)?;
                 if skipped == 0 {
@@ -98,7 +98,7 @@ impl<K: Store> Frontier<K> {
     /// Sets limits of a group. The group may be unknown to the frontier.
     ///
     /// # Errors
-    /// `WRONGTYPE` if a key holds another type; any error of the server.
+    /// `WRONGTYPE` if a key holds another type; any server error.
     pub fn limit(&mut self, ks: &mut K, id: &[u8], limits: &Limits, now: Millis) -> Result<()> {
         let mut loaded = self.groups.load(ks, id)?;
         self.reclaim(ks, &mut loaded, now)?;
@@ -112,7 +112,7 @@ impl<K: Store> Frontier<K> {
     /// may be unknown to the frontier.
     ///
     /// # Errors
-    /// `WRONGTYPE` if a key holds another type; any error of the server.
+    /// `WRONGTYPE` if a key holds another type; any server error.
     pub fn group(&mut self, ks: &mut K, gate: &[u8], ids: &[&[u8]], now: Millis) -> Result<()> {
         for id in ids {
             let mut loaded = self.groups.load(ks, id)?;

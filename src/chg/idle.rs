@@ -76,7 +76,7 @@ impl<K: Store> Frontier<K> {
     /// although the frontier stores URIs of it.
     ///
     /// # Errors
-    /// `WRONGTYPE` if a key holds another type; any error of the server.
+    /// `WRONGTYPE` if a key holds another type; any server error.
     pub fn requeue_if_idle(&mut self, ks: &mut K, id: &[u8], now: Millis) -> Result<()> {
         let mut loaded = self.groups.load(ks, id)?;
         let busy = ks.zset_score(&self.keys.once.busy, id)?.is_some();

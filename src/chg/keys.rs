@@ -6,7 +6,7 @@ use crawlspace_host::keyspace::{KeyType, Keyspace};
 use crawlspace_host::names::{Endings, Lengths};
 use crawlspace_host::once_keys;
 
-/// The consequences of a change of a key by another client.
+/// The consequences when another client changes a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// Groups may have moved to another queue, or may be paused or resumed.

@@ -99,7 +99,7 @@ impl<K: Store> Frontier<K> {
     /// Stores the lease that was granted with a release, for a retry of that release.
     ///
     /// # Errors
-    /// `WRONGTYPE` if a key holds another type; any error of the server.
+    /// `WRONGTYPE` if a key holds another type; any server error.
     pub fn keep_next(&mut self, ks: &mut K, id: &[u8], token: Token, next: &Lease) -> Result<()> {
         let mut loaded = match self.groups.take_unsaved(id) {
             Some(released) => released,

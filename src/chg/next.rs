@@ -85,7 +85,7 @@ impl<K: Store> Frontier<K> {
     /// Grants leases until the request is complete, no candidates are left, or the time is up.
     ///
     /// # Errors
-    /// `WRONGTYPE` if a key holds another type; any error of the server.
+    /// `WRONGTYPE` if a key holds another type; any server error.
     pub fn next(
         &mut self,
         ks: &mut K,

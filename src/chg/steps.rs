@@ -76,7 +76,7 @@ impl<K: Store> Frontier<K> {
     /// must be deleted.
     ///
     /// # Errors
-    /// `WRONGTYPE` if a key holds another type; any error of the server.
+    /// `WRONGTYPE` if a key holds another type; any server error.
     pub fn wake_at(&mut self, ks: &mut K, now: Millis) -> Result<Option<Millis>> {
         let idle = self.next_idle(ks)?;
         if self.pauses.read(ks)?.all {

@@ -25,7 +25,7 @@ pub trait Store: Keyspace + 'static {
     /// its last URI and lease deletes it.
     ///
     /// # Errors
-    /// `WRONGTYPE` if a key holds another type; any error of the server.
+    /// `WRONGTYPE` if a key holds another type; any server error.
     fn change_uris(&mut self, key: &Self::Name, op: &Op<'_>) -> Result<Changed> {
         Ok(self.change_uris_then(key, op, |_| ())?.0)
     }

@@ -172,7 +172,7 @@ impl<K: Store> Frontier<K> {
     /// waiting for a lease.
     ///
     /// # Errors
-    /// `WRONGTYPE` if a key holds another type; any error of the server.
+    /// `WRONGTYPE` if a key holds another type; any server error.
     pub fn info(&mut self, ks: &mut K, waiters: u64, now: Millis) -> Result<Reply> {
         let due = ks.zset_count(&self.keys.once.wait, now as f64 + 0.999)?;
         let ready = ks.list_len(&self.keys.once.ready)?;

@@ -159,7 +159,7 @@ pub(super) fn pause_in_slices(
     execution: &[u8],
     pause: bool,
 ) -> Result<Answer, String> {
-    // A pause waits only for other pauses, because other jobs on the frontier may take long.
+    // A pause waits only for other pauses, because other jobs on the frontier may take a long time.
     let id = JobId::new("frontier", call.db, call.prefix, false, "pause", &[]);
     let (execution, ms) = (execution.to_vec(), now.ms);
     let work = Work::new(move || pause_execution(&execution, pause, ms));

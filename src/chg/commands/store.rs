@@ -211,7 +211,7 @@ impl Held {
     /// Stores the frontier, even if it is empty.
     ///
     /// # Errors
-    /// `WRONGTYPE` if the key holds another type; any error of the server.
+    /// `WRONGTYPE` if the key holds another type; any server error.
     pub fn store(&mut self) -> Result<()> {
         self.put(Vec::new())
     }
@@ -220,7 +220,7 @@ impl Held {
     ///
     /// # Errors
     ///
-    /// `WRONGTYPE` if the key holds another type; any error of the server.
+    /// `WRONGTYPE` if the key holds another type; any server error.
     pub fn flush(&mut self) -> Result<()> {
         if self.value.is_null() && self.new.is_none() {
             return Ok(());

@@ -56,7 +56,7 @@ impl CachedFrontier {
             let waiter = &mut waiting.wish;
             let answer = match searched {
                 Ok(_) => waiter.answer(&mut self.frontier, keys),
-                // If the client has got leases already, it gets these instead of the error.
+                // If the client already has leases, it gets these leases instead of the error.
                 Err(_) if !waiter.leases.is_empty() => waiter.answer(&mut self.frontier, keys),
                 Err(error) => Err(error),
             };

@@ -1,6 +1,6 @@
-//! Elements of a frontier that is moving from one storage to the other.
+//! Elements of a frontier that move to the other storage during a storage conversion.
 //!
-//! An element moves by one entry of the log, which names it: a replica moves the same element of its own keys.
+//! Each move is logged as one entry that names the element: a replica moves the same element of its own keys.
 
 use crawlspace_compact::number::Malformed;
 use crawlspace_host::keyspace::{Keyspace, Result};
@@ -14,7 +14,7 @@ use super::log::{Entries, Kind, Log};
 use super::moved::Moving;
 use super::name::Name;
 
-/// Beginning of the names of the documented keys while the frontier moves.
+/// Prefix of the names of the documented keys during a storage conversion.
 pub const MOVING: &[u8] = b"chg_moving:";
 
 /// Maximum number of executions that an element refers to.
@@ -75,7 +75,7 @@ pub trait Carrier {
     fn bring(&mut self, packed: &mut Packed, element: &Element<'_>);
 }
 
-/// Names of the plain keys of a frontier that is moving.
+/// Names of the plain keys of a frontier during a storage conversion.
 pub struct PlainNames<N> {
     pub(super) prefix: Box<[u8]>,
     /// The keys that exist once.
@@ -99,7 +99,7 @@ impl<N> PlainNames<N> {
     }
 }
 
-/// The plain keys of a frontier that is moving.
+/// The plain keys of a frontier during a storage conversion.
 pub struct Plain<'a, K: Store> {
     /// The key space.
     pub ks: &'a mut K,
@@ -133,7 +133,7 @@ impl<K: Store> Plain<'_, K> {
     /// Moves an element as [`Plain::try_to_bring`] does, and logs that.
     ///
     /// # Errors
-    /// Any error of the server.
+    /// Any server error.
     pub fn bring_logged(&mut self, packed: &mut Packed, element: &Element<'_>) -> Result<u64> {
         let moved = self.try_to_bring(packed, element);
         if moved != Ok(0) || matches!(element, Element::Part(_) | Element::Listed(..)) {
@@ -146,7 +146,7 @@ impl<K: Store> Plain<'_, K> {
     /// moved, or, for [`Element::Listed`], the number to continue from (0 at the end). Logs nothing.
     ///
     /// # Errors
-    /// Any error of the server.
+    /// Any server error.
     pub fn try_to_bring(&mut self, packed: &mut Packed, element: &Element<'_>) -> Result<u64> {
         let enters = match packed.moving() {
             Moving::No => return Ok(0),

@@ -37,7 +37,8 @@ const SAMPLED: usize = 64;
 pub(super) struct Stock {
     pub spelling: Spelling,
     pub uris: Uris,
-    /// Executions are stored by name, because they are many; otherwise by number.
+    /// True if executions are stored by name, because the group has many; otherwise they are stored
+    /// by number.
     pub is_crowd: bool,
 }
 

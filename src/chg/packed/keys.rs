@@ -146,7 +146,8 @@ impl Words for Spelled<'_> {
     }
 
     fn uri<'a>(&'a self, stored: &'a [u8]) -> Cow<'a, [u8]> {
-        // Texts take about a third of their length; a longer one grows once more.
+        // A text usually compresses to about a third of its length. For a text that compresses
+        // better, the buffer grows once more.
         let mut uri = Vec::with_capacity(4 * stored.len() + 32);
         let spelling = &self.stock.spelling;
         spelling.expand(&self.texts.borrow(), self.id, stored, &mut uri);

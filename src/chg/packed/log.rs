@@ -56,7 +56,7 @@ pub(super) enum Kind {
     Delete,
     /// A part of the URIs of a group, as in the file of a plain frontier: id, chunk.
     Load,
-    /// An element of a frontier that is moving moves to the other storage: see [`super::element`].
+    /// An element moves to the other storage during a conversion: see [`super::element`].
     Move,
     /// A storage conversion begins or ends: number.
     Moving,

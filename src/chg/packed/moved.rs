@@ -54,7 +54,7 @@ pub enum Moving {
     Out,
 }
 
-/// A group as plain keys have it, without its URIs.
+/// A group as stored in plain keys, without its URIs.
 #[derive(Clone, Debug, Default)]
 pub struct Entering {
     /// The group.
@@ -144,7 +144,8 @@ impl Packed {
         }
     }
 
-    /// Adds the URIs of a group that enters. Those of a large group are spelled later, in parts.
+    /// Adds the URIs of a group that enters the packed frontier. The URIs of a large group are
+    /// compressed later, in parts.
     pub(super) fn enter_uris(&mut self, id: &[u8], mut uris: Uris) {
         let slot = self.groups.enter(id);
         let texts = self.texts.get_mut();

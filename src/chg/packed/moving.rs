@@ -29,7 +29,7 @@ enum Next {
     Once,
 }
 
-/// The progress of a move.
+/// The progress of a conversion.
 pub struct Progress<C> {
     next: Next,
     /// Row of the table of keys that exist once.
@@ -72,48 +72,49 @@ impl<C> Default for Progress<C> {
     }
 }
 
-/// The beginning of a move.
+/// The outcome of beginning a storage conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begun {
-    /// The frontier is in that storage already.
+    /// The frontier already has that storage.
     There,
-    /// An earlier move in the other direction has lists in two parts; `begin` must be called again.
+    /// An earlier conversion in the other direction left lists in two parts; `begin` must be called
+    /// again.
     Joining,
-    /// The move has begun just now, so that the names of all keys have changed.
+    /// The conversion has just begun, so the names of all keys have changed.
     Now,
-    /// The move was begun before.
+    /// The conversion had already begun.
     Before,
 }
 
 /// A key space whose frontier can be converted to the other storage.
 pub trait Movable: Store {
-    /// The progress of a move.
+    /// The progress of a conversion.
     type Progress: Default;
 
-    /// Begins to move the frontier, or turns a move around.
+    /// Begins a storage conversion, or reverses the direction of one.
     ///
     /// # Errors
-    /// `MIXED` if a plain key is where a key of the unpacked frontier would be; any error of the server.
+    /// `MIXED` if a plain key has the name of a key of the unpacked frontier; any server error.
     fn begin(&mut self, prefix: &[u8], to: Storage) -> Result<Begun>;
     /// Returns the number of places in ordered queues that the packed frontier has.
     ///
     /// # Errors
-    /// Any error of the server.
+    /// Any server error.
     fn packed_places(&mut self) -> Result<u64>;
     /// Moves some elements, and counts the groups among them; returns true if everything has moved.
     ///
     /// # Errors
-    /// Any error of the server.
+    /// Any server error.
     fn step(&mut self, progress: &mut Self::Progress, groups: &mut u64) -> Result<bool>;
     /// Replicates the steps so far, before others write to plain keys.
     ///
     /// # Errors
-    /// Any error of the server.
+    /// Any server error.
     fn flush(&mut self) -> Result<()>;
     /// Ends the move; all names change. Returns true if counts may be wrong, because plain clients had damaged groups.
     ///
     /// # Errors
-    /// Any error of the server.
+    /// Any server error.
     fn finish(&mut self) -> Result<bool>;
 }
 

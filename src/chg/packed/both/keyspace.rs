@@ -258,23 +258,23 @@ impl<P: Store, H: Home<P>> Keyspace for Both<P, H> {
     }
 
     fn set_has(&mut self, _: &Self::Name, _: &[u8]) -> Result<bool> {
-        unreachable!("a frontier has no sets")
+        unreachable!("a frontier uses no set keys")
     }
 
     fn set_len(&mut self, _: &Self::Name) -> Result<u64> {
-        unreachable!("a frontier has no sets")
+        unreachable!("a frontier uses no set keys")
     }
 
     fn set_add(&mut self, _: &Self::Name, _: &[u8]) -> Result<bool> {
-        unreachable!("a frontier has no sets")
+        unreachable!("a frontier uses no set keys")
     }
 
     fn set_del(&mut self, _: &Self::Name, _: &[u8]) -> Result<bool> {
-        unreachable!("a frontier has no sets")
+        unreachable!("a frontier uses no set keys")
     }
 
     fn set_scan(&mut self, _: &Self::Name, _: &mut Self::Cursor, _: &mut Batch) -> Result<bool> {
-        unreachable!("a frontier has no sets")
+        unreachable!("a frontier uses no set keys")
     }
 
     fn list_len(&mut self, key: &Self::Name) -> Result<u64> {

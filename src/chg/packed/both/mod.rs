@@ -30,16 +30,16 @@ pub trait Home<P>: Holder {
     /// Stores changes so far, and makes the key and its markers.
     ///
     /// # Errors
-    /// Any error of the server.
+    /// Any server error.
     fn store(&mut self) -> Result<()>;
     /// Deletes the key and its markers.
     ///
     /// # Errors
-    /// Any error of the server.
+    /// Any server error.
     fn remove(&mut self) -> Result<()>;
 }
 
-/// A frontier that is moving.
+/// The storage conversion of a frontier.
 pub(super) struct Change<N> {
     pub to: Storage,
     pub names: PlainNames<N>,
@@ -56,7 +56,7 @@ pub struct Both<P: Store, H> {
 pub enum BothName<N> {
     /// The name in the storage of the frontier.
     One(EitherName<N>),
-    /// The names in both storages of a frontier that is moving.
+    /// The names in both storages, during a storage conversion.
     Two(Box<Two<N>>),
 }
 
@@ -122,7 +122,8 @@ fn other(storage: Storage) -> Storage {
 }
 
 impl<P: Store, H: Home<P>> Both<P, H> {
-    /// Opens the keys of a frontier with a prefix: in one storage, or, with `moving_to`, on the way to another one.
+    /// Opens the keys of a frontier with a prefix: in one storage, or, with `moving_to`, during the conversion to
+    /// another storage.
     pub fn open(plain: P, packed: Option<H>, prefix: &[u8], moving_to: Option<Storage>) -> Self {
         let either = Either { plain, packed };
         let mut keys = Both {
@@ -145,7 +146,7 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         (&mut self.either.plain, self.either.packed.as_mut())
     }
 
-    /// Returns the storage of the frontier, and the storage that it is moving to.
+    /// Returns the storage of the frontier, and the storage to which it is being converted.
     pub fn storage(&self) -> (Storage, Option<Storage>) {
         match (&self.change, &self.either.packed) {
             (Some(change), _) => (other(change.to), Some(change.to)),
