@@ -64,7 +64,7 @@ impl FromRedisValue for Queue {
         let name: String = FromRedisValue::from_redis_value(value)?;
         let all = [Queue::Waiting, Queue::Ready, Queue::Busy];
         let named = all.into_iter().find(|queue| queue.name() == name);
-        named.ok_or_else(|| format!("invalid queue '{name}' of groups").into())
+        named.ok_or_else(|| format!("invalid group queue '{name}'").into())
     }
 }
 

@@ -30,7 +30,7 @@ pub(super) struct Crawl {
     pub owned: u64,
     /// Number of hashes that it owns without a record.
     pub owned_without: u64,
-    /// Next unused number, if this number is unused.
+    /// Link to the next free number, while this number is free.
     link: u32,
 }
 

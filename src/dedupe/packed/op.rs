@@ -218,13 +218,13 @@ impl<'a> Log<'a> {
 
     fn read_field(&mut self) -> Result<(), Wrong> {
         let kind = self.rest.byte()?;
-        let length = digest_len(kind).map_err(|()| "has a hash of unknown spelling")?;
+        let length = digest_len(kind).map_err(|()| "has a hash in an unknown encoding")?;
         let raw = match length {
             Some(length) => self.rest.take(length)?,
             None => self.rest.bytes()?,
         };
         if !field::is_first(kind, raw) {
-            return Err("has a hash whose spelling number is not the preferred one".into());
+            return Err("has a hash that is not in canonical encoding".into());
         }
         self.field.clear();
         field::write(kind, raw, &mut self.field);

@@ -199,7 +199,7 @@ impl<'a> Chunk<'a> {
                 merged += tags.len() + change.edges.set(old).len();
                 if merged > MAX_MERGED {
                     return Err(
-                        "a chunk of tags merges too many tags into ids that have tags already"
+                        "a chunk of tags adds too many tags to ids that already have tags"
                             .to_string(),
                     );
                 }

@@ -321,7 +321,7 @@ impl RecordSearch<'_> {
         if !is_fit {
             let what = match (capture.is_live(), capture.extent.is_some()) {
                 (true, _) => "the row has a live_url, but $live is not among the loaders",
-                (_, true) => "the row names a file, but no loader of files is configured",
+                (_, true) => "the row names a file, but no file loader is configured",
                 _ => "the row has neither live_url nor filename and offset",
             };
             self.tried

@@ -144,5 +144,7 @@ fn unmatched(key: &[u8], is_exact: bool) -> Option<&'static str> {
         return Some("has a host whose labels are not in reverse order");
     }
     let has_no_path = is_exact && !path.is_some_and(|path| path.starts_with(b"/"));
-    has_no_path.then_some("is a whole urlkey without a path, but every urlkey has a path")
+    has_no_path.then_some(
+        "is an exact urlkey without a path, so it matches nothing: every urlkey has a path",
+    )
 }

@@ -162,8 +162,8 @@ fn keys_that_match_nothing_are_refused() {
         ("example.com", "not in reverse order"),
         ("www.example.com/a", "not in reverse order"),
         ("192.168.1.1)/", "not in reverse order"),
-        ("com,example###", "a whole urlkey"),
-        ("com,example)###", "a whole urlkey"),
+        ("com,example###", "an exact urlkey"),
+        ("com,example)###", "an exact urlkey"),
     ] {
         let error = rules(&format!("{}{}", rule("org,", "allow"), rule(key, "block"))).unwrap_err();
         let begin = format!("rules.aclj:2: the key {key:?} ");

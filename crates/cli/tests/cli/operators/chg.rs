@@ -91,10 +91,7 @@ fn limits_and_shared_gates_are_set() {
     chg(&server, "limit a.example --budget -1").exits(2);
 
     let gate = chg(&server, "group 192.0.2.7 a.example b.example");
-    assert_eq!(
-        gate.out, "2 groups: behind the gate of 192.0.2.7\n",
-        "{gate:?}"
-    );
+    assert_eq!(gate.out, "2 groups: shared gate 192.0.2.7\n", "{gate:?}");
     let why = chg(&server, "why b.example --json").object();
     assert_eq!(why["group"], "192.0.2.7");
     let none = chg(&server, "group '' b.example --json");

@@ -314,8 +314,8 @@ fn contradictions_are_refused() {
             vec![some(3, &[held(OWNS, b"f", b"1")])],
         ),
         ("of invalid length", counts(0, 0, 0, 0), vec![some(0, &[])]),
-        // A text that a spelling fits, an unknown spelling, and a spelling that is not the
-        // preferred one.
+        // A text that fits a spelling, an unknown spelling, and a spelling that is not the
+        // canonical one.
         (
             "kind",
             counts(1, 1, 0, 0),

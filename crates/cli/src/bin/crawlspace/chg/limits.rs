@@ -168,8 +168,8 @@ impl Group {
                 chgs => many(chgs.len() as u64, "group"),
             };
             match gate.group.as_bytes() {
-                b"" => writeln!(io::stdout(), "{groups}: behind no shared gate"),
-                _ => writeln!(io::stdout(), "{groups}: behind the gate of {}", gate.group),
+                b"" => writeln!(io::stdout(), "{groups}: no shared gate"),
+                _ => writeln!(io::stdout(), "{groups}: shared gate {}", gate.group),
             }
         })?;
         Ok(true)
