@@ -217,7 +217,7 @@ fn names_are_unique_and_arity_matches_the_shortest_call() {
             "{}",
             command.name
         );
-        // A call without its last word is always incomplete.
+        // A call without its last argument is always incomplete.
         if let Some((_, less)) = words.split_last() {
             let error = read(command, less).expect_err(command.name);
             assert_named(command, less, &error);

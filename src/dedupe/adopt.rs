@@ -115,7 +115,8 @@ pub async fn adopt_all<K: Store>(lent: &Lent<K>) -> Result<()> {
 }
 
 /// Removes a crawl from the sets in which other programs mark crawls that they are about to delete.
-/// If another program canceled the crawl, subtracts it from the counts of removed crawls.
+/// If another program canceled the crawl, subtracts the crawl and its size from the counts of
+/// removed crawls.
 pub fn drop_marks<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
     if index.crawls.is_canceled(ks, crawl)? {
         let counts_key = index.crawls.key(ks, crawl, CrawlKey::Counts);

@@ -8,8 +8,8 @@ use crawlspace_compact::calendar;
 /// A date of 14 or 17 digits.
 pub type Digits = SmallVec<[u8; 17]>;
 
-/// The point in time of a date, in UTC. Only the syntax of dates is checked. A nonexistent date
-/// such as 31 February is counted in days from the start of its month.
+/// A point in time, in UTC, parsed from a date. Only the syntax of dates is checked. A nonexistent
+/// date such as 31 February is counted in days from the start of its month.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment {
     /// Seconds since 1970.

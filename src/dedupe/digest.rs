@@ -1,4 +1,4 @@
-//! Payload digests in all spellings of crawlers and CDX files.
+//! Payload digests in all encodings that crawlers and CDX files use.
 
 use crawlspace_compact::limits::dedupe::{MAX_HASH_BYTES, MIN_HASH_BYTES};
 use smallvec::SmallVec;
@@ -20,9 +20,9 @@ enum Algorithm {
     Md5,
 }
 
-/// A payload digest, independent of its spelling.
+/// A payload digest, independent of its encoding and prefix.
 ///
-/// Two spellings of the same hash are equal: `sha256:9F86…`, `sha-256:9f86…` and bare `9f86…`.
+/// All forms of the same hash are equal: `sha256:9F86…`, `sha-256:9f86…` and bare `9f86…`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Digest {
     /// `None` for an unknown kind of hash, which is kept unchanged.

@@ -10,7 +10,7 @@ use super::index::numbers::{parse_numbers, write_numbers};
 use super::keys::CrawlKey;
 use super::store::Store;
 
-/// A numbered command of a writer of a crawl. The numbers of a writer only increase.
+/// A numbered command that a writer sends to a crawl. The numbers of a writer only increase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sequence<'a> {
     /// The writer, for example the name of a worker.

@@ -82,7 +82,7 @@ const LINE_COST: usize = 16;
 const LONG: usize = 16_384;
 
 impl Request {
-    /// Returns true if preparing the condition may take long.
+    /// Returns true if preparing the condition may take a long time.
     pub fn is_long(&self) -> bool {
         self.asked.bytes() > LONG
     }

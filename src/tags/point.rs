@@ -166,8 +166,9 @@ impl Points {
     }
 
     /// Sets an access point of a saved space without a check for cycles. A saved space may contain
-    /// a cycle: after the removal of an access point, its name may match a pattern that refers back
-    /// to the access point that uses the name. Requests of readers detect such a cycle.
+    /// a cycle: when access point `b` is removed, a reference to `b` from access point `a` may
+    /// match a pattern instead, and this pattern may refer back to `a`. Requests of readers detect
+    /// such a cycle.
     ///
     /// # Errors
     /// `TOOBIG` if the space is full.

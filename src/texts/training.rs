@@ -270,8 +270,8 @@ impl Training {
         mut found: Vec<(u64, Symbol, u32)>,
     ) -> (Table, Sample) {
         let mut symbols = bytes;
-        // Bytes that do not occur are escaped. Keep the characters of plain URLs, because they may
-        // occur later.
+        // Bytes that do not occur are escaped. Keep all printable ASCII characters except the
+        // space, because later texts may contain them.
         symbols.retain(|(symbol, count)| {
             *count > 0 || matches!(symbol.meaning(), Meaning::Text([0x21..=0x7e]))
         });

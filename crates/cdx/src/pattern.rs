@@ -152,8 +152,9 @@ impl Pattern {
             && parse_either(text).is_ok_and(|pattern| size(&pattern) > HEAVY_SIZE)
     }
 
-    /// Estimates the compile cost of a pattern, as the number of bytes of plain text that take as long. At
-    /// most 128 KiB, because compiling stops at a limit. An invalid pattern counts as its length.
+    /// Estimates the time to compile a pattern, as the number of bytes of plain text that take the same
+    /// time to compile. The result is at most 128 KiB, because compiling stops at a limit. For an invalid
+    /// pattern, it is the length of the pattern.
     ///
     /// ```
     /// use crawlspace_cdx::Pattern;

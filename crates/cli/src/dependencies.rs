@@ -27,7 +27,7 @@ pub struct Dependencies {
     pub unknown: u64,
     /// The first few unknown items: a hash, or the error of a line.
     pub named: Vec<String>,
-    /// References to files that their crawls do not list, as `crawl waczIndex`.
+    /// References to files that are not in the list of their crawl, in the form `crawl waczIndex`.
     pub unlisted: Vec<String>,
 }
 

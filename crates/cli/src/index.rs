@@ -113,7 +113,7 @@ fn add_records<R: Read>(
 struct Capture {
     header: Header,
     date: Vec<u8>,
-    /// Payload digest in normal form, so that all spellings are equal.
+    /// Payload digest in normal form, so that all encodings of a digest are equal.
     digest: Vec<u8>,
     /// The status line and header fields of a response.
     http_head: Vec<u8>,
@@ -282,7 +282,7 @@ fn timestamp(header: &Header) -> Option<Vec<u8>> {
     })
 }
 
-/// Returns a digest in normal form, in which all its spellings are equal.
+/// Returns a digest in normal form, which is the same for all encodings of the digest.
 fn normal(digest: &[u8]) -> Vec<u8> {
     Digest::parse(digest).map_or_else(|| digest.to_vec(), |digest| digest.text().into_bytes())
 }

@@ -41,8 +41,8 @@ pub trait Source: Send + Sync {
 
 /// A source with blocks of some thousand rows.
 ///
-/// Blocks are numbered from 0, counting only those that may have rows of the lookup. The rows of all blocks in sequence
-/// are the rows in ascending order; the lookup's order is ignored.
+/// Blocks are numbered from 0, counting only blocks that may contain rows that match the lookup. The rows of all blocks
+/// in sequence are the rows in ascending order; the lookup's order is ignored.
 pub trait Blocks: Send + Sync {
     /// Returns the number of blocks, which is 0 if there are no rows.
     ///

@@ -7,7 +7,7 @@ use super::FrontierModel;
 /// Number of entries at each end of `chg_ready` in which a group is searched for.
 const SEARCHED: usize = 100;
 
-/// Maximum number of groups that become due in one millisecond and keep their order.
+/// Maximum number of groups that become due in the same millisecond and keep their order.
 const ARRIVALS: u32 = 2048;
 
 /// A position in `chg_wait`: a time, and the order within this millisecond.

@@ -2,8 +2,8 @@
 //!
 //! Executions take turns in proportion to their weights. The next turn of an execution is a point
 //! on a clock, and each fetch moves this point forward by one turn divided by the weight. The clock
-//! is at the last turn taken. An execution without URIs does not fall behind the clock, and a new
-//! execution begins one turn after the clock.
+//! is at the last turn taken. The next turn of an execution without URIs is never behind the clock,
+//! and the first turn of a new execution is one turn ahead of it.
 
 use std::collections::BTreeMap;
 

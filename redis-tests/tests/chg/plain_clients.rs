@@ -146,8 +146,8 @@ fn commands_fetch_uris_added_by_veidemanns_script() {
 fn veidemanns_workers_fetch_uris_added_by_commands() {
     let (_server, mut f, mut plain) = with_plain();
     f.ok(format!("ADD crawl a {T0} a {T0} b {T0}"));
-    // Groups that become due in one millisecond are ordered by fractions of it, so plain clients
-    // see the last of them one millisecond later.
+    // Groups that become due in the same millisecond are ordered by fractions of it, so plain
+    // clients see the last of them one millisecond later.
     f.pass(1);
     plain.sweep(T0 + 1);
     assert_eq!(f.ready(), ["a", "b"]);

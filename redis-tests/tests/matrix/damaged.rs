@@ -307,7 +307,8 @@ fn chunks_with_damaged_content_do_no_harm(family: &Family) {
     assert!(damage.stage.server.is_alive());
 }
 
-/// Damages the native value in an RDB file, whose checksum is made correct again, and any byte of an append-only file.
+/// Damages the native value in an RDB file, then fixes the checksum of the file; also damages any byte of an
+/// append-only file.
 fn damaged_files_crash_no_server(family: &Family) {
     let mut rng = Rng::new("damaged_files_crash_no_server");
     let (mut refused, mut loaded) = (0, 0);

@@ -35,7 +35,7 @@ use super::keys::{CrawlKey, MERGED, META, Names, references_suffix};
 use super::profile::Profile;
 use super::store::Store;
 
-/// Format version of the index that this version writes.
+/// The version of the index format that this release writes.
 const FORMAT: &[u8] = b"1";
 
 /// Maximum number of crawls to examine when an index does not store its layout.

@@ -214,8 +214,8 @@ impl Index {
         }
     }
 
-    /// Schedules a check of all names after a copy of that kind was discarded, because only that
-    /// copy may have used some of them.
+    /// Schedules a check of all names after a copy of the given kind was discarded, because only
+    /// that copy may have used some of them.
     fn look_at_all(&mut self, kind: Tagged) {
         self.names.tags.look_at_all();
         if kind == Tagged::Record {

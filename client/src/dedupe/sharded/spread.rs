@@ -6,8 +6,8 @@ use crawlspace_compact::digits::{Case, read_base32, read_hex};
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 
-/// Returns the shard of a hash. The shard depends only on the decoded bits, so all spellings of a
-/// hash have the same shard.
+/// Returns the shard of a hash. The shard depends only on the decoded bits, so all encodings of a
+/// hash map to the same shard.
 pub(super) fn shard_of(hash: &[u8], shards: usize) -> usize {
     let label = hash.iter().rposition(|&byte| byte == b':');
     let value = label.map_or(hash, |colon| &hash[colon + 1..]);

@@ -186,7 +186,7 @@ fn opposite_of_an_interrupted_operation_waits_or_wins_without_leftovers() {
                     ),
                 }
                 // Any outcome is allowed, but it must be possible to complete every marked
-                // operation. Afterwards, no operation is partial.
+                // operation. Afterwards, no operation is half done.
                 for mark in many.unfinished().unwrap() {
                     let _ = match mark.doing {
                         Doing::Commit => many.commit(&mark.crawl).map(drop),

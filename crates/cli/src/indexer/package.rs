@@ -114,7 +114,8 @@ pub(super) fn is_sha256(hash: &str) -> bool {
     digits.len() == 64 && digits.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
-/// Returns true if both spellings are the same SHA-256: with prefix or without, in upper or lower case.
+/// Returns true if both texts encode the same SHA-256, with or without a prefix, in upper or lower
+/// case.
 pub(super) fn is_same_hash(one: &str, other: &str) -> bool {
     plain(one) == plain(other)
 }

@@ -583,7 +583,7 @@ impl Queue {
         })
     }
 
-    /// Returns the names of packages that failed and were not imported since.
+    /// Returns the names of packages that failed and have not been imported since.
     pub(crate) fn failed(&self) -> Result<HashSet<Vec<u8>>, Error> {
         let mut failed = redis::cmd("SMEMBERS");
         failed.arg(self.key("src:f"));

@@ -71,7 +71,7 @@ impl Warc {
     }
 }
 
-/// Returns a valid hash in wget's spelling.
+/// Returns a valid hash in wget's encoding.
 fn hash(n: usize) -> String {
     const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
     let digits: String = (0..4)

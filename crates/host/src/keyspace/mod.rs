@@ -154,7 +154,7 @@ pub trait Keyspace {
     /// Renames a key. Replaces an existing key with the new name. The key must exist.
     fn rename(&mut self, from: &Self::Name, to: &Self::Name) -> Result<()>;
     /// Returns the memory used by the key, in bytes. Returns an estimate if an exact count would
-    /// take long.
+    /// take a long time.
     fn memory(&mut self, key: &Self::Name) -> u64;
     /// Sets a plain string key.
     fn string_set(&mut self, key: &Self::Name, value: &[u8]) -> Result<()>;

@@ -40,7 +40,7 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// Returns the limits of a task that may take long.
+    /// Returns the limits of a task that may take a long time.
     pub fn heavy(most_ms: u64) -> Terms {
         Terms {
             light: false,
@@ -86,7 +86,7 @@ struct Order {
 // main thread.
 unsafe impl Send for Order {}
 
-/// Numbers of threads of one kind.
+/// Counts of the threads of one kind.
 struct Threads {
     /// Number of threads.
     count: usize,
@@ -380,7 +380,7 @@ extern "C" fn done(bell: c_int, _: *mut c_void, _: c_int) {
     });
 }
 
-/// Drops a value on a separate thread, because dropping it takes long.
+/// Drops a value on a separate thread, because dropping it takes a long time.
 pub fn drop_away<T: Send + 'static>(what: T) {
     // If no thread can be started, the value is dropped here.
     start(move || drop(what));

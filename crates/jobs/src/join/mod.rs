@@ -172,7 +172,7 @@ struct Join<R> {
 }
 
 impl<R: BufRead> Join<R> {
-    /// Passes the rows of lines with the same URL to `take`.
+    /// Joins a group of lines that have the same URL, and passes their rows to `take`.
     fn group(
         &mut self,
         group: &Group,

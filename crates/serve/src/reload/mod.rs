@@ -203,7 +203,7 @@ mod tests {
         let (dir, files, current) = start("collections: {a: $live}").await;
         let rules_file = dir.path().join("rules.aclj");
         for wrong in [Some(BAD), None] {
-            // The configuration names the rules file while the file is invalid or missing.
+            // The configuration names the rules file, but that file is invalid or missing.
             std::fs::write(files.config(), "collections: {a: $live}").unwrap();
             let mut files = current.reload(files.clone()).await;
             assert_eq!(rules(&current), 0);

@@ -198,7 +198,7 @@ fn value<'a>(line: &Line<'a>, field: &Field) -> Option<Cow<'a, [u8]>> {
         .filter(|value| !value.is_empty() && **value != *b"-")
 }
 
-/// Returns the URL of the upstream collection, which only rows of that kind of source have.
+/// Returns the URL of the upstream collection, which only rows of `upstream` sources have.
 fn upstream(line: &Line<'_>) -> Option<Url> {
     let url = Some(named(line, "upstream_url"))
         .filter(|url| !url.is_empty() && named(line, "source_type") == "upstream")?;

@@ -15,7 +15,8 @@ const KINDS: [&str; 4] = ["cdx", "timemap", "timegate", "upstream"];
 /// Maximum number of bytes of a source's answer.
 const BYTES: usize = 200_000;
 
-/// A server with a group of two sources: a file, and a source of that kind at a URL.
+/// A server with a collection for each kind of source: a group of a file and a source of that kind
+/// at a URL.
 struct Scene {
     stage: Stage,
     _dir: TempDir,

@@ -110,7 +110,7 @@ fn request_body_takes_part_in_a_replay() {
     }
 }
 
-/// Tests a response of the live web, whose header fields must not take effect here.
+/// Tests a response from the live web, whose header fields must not take effect here.
 #[test]
 fn live_responses_are_replayed() {
     let web = ScriptedHost::answering(

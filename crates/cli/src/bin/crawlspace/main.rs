@@ -100,7 +100,7 @@ enum Subject {
   crawlspace tags filter --key archive --point all index.cdxj"
     )]
     Tags(tags::Tags),
-    /// WACZ files: other files that they need for replay.
+    /// WACZ files: list the other files that they need for replay.
     #[command(
         subcommand,
         arg_required_else_help = true,

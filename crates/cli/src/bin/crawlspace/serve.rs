@@ -24,7 +24,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Serve index and resource APIs over HTTP for every collection of a configuration, and job indexes.
 ///
 /// Prints the address as soon as it accepts requests. On SIGTERM and Ctrl-C it finishes the current
-/// requests, for at most some seconds, and ends.
+/// requests, for at most a few seconds, and exits.
 ///
 /// The configuration is read again when its file changes, and on SIGHUP. Current requests are finished with the
 /// previous one. An invalid configuration changes nothing, and the log says why. Options and environment variables

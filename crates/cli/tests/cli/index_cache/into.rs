@@ -43,7 +43,8 @@ fn keys(server: &Server) -> Snapshot {
 }
 
 /// Heritrix logs the position of a revisit record for a revisit, although that record has no
-/// payload. If the digest were loaded, a crawler would write revisits of a record without payload.
+/// payload. If the digest were loaded, a crawler would write revisits of a record that has no
+/// payload.
 #[test]
 fn payloads_without_records_are_not_known() {
     let (stage, server) = (Stage::of([]), Server::start());

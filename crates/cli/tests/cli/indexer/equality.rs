@@ -136,7 +136,7 @@ fn browsertrix_profile_uses_its_own_names() {
         .collect();
     let import = stage.import_list("hashed.json", &resources);
     import.succeeds();
-    // Delete the counts that imports write and live crawls do not.
+    // Delete the counts that only imports write, not live crawls.
     let mut c = stage.server.wire();
     for field in ["estimatedRedundantSize", "redundantUrls"] {
         ok!(c, "HDEL", format!("{COPY}allcounts"), field);

@@ -104,7 +104,7 @@ fn crawl_that_could_not_be_loaded_is_not_removed() {
     ok!(c, "DEDUPE.REMOVE", LIVE, stage.crawls[2].id);
     stage.assert_once();
 
-    // An otherwise invalid entry keeps its crawl if its crawl id is readable.
+    // An invalid entry still protects its crawl from removal if its crawl id is readable.
     let entry = json!({"name": "x", "crawlId": stage.crawls[0].id});
     let import = stage.import_list("bad.json", &[entry]);
     let failed = import.flag("--remove").fails_some();

@@ -48,8 +48,8 @@ pub(crate) struct Blocks {
     patience: Option<Duration>,
 }
 
-/// The search in a cluster whose secondary index may be wrong by some lines or blocks. It reads the blocks around the
-/// span, because only the text of a block is reliable.
+/// The search in a cluster whose secondary index may be wrong by some lines or blocks. It reads whole blocks around
+/// the span, because only their text tells which keys they contain.
 #[derive(Debug)]
 struct Hint {
     /// Lines of the secondary index, read in the other direction.

@@ -605,7 +605,7 @@ impl Revisit<'_> {
 
     /// Returns whether a capture may be the original.
     fn may_be_of(&self, candidate: &Capture, wanted: &Wanted) -> bool {
-        // Rows of the live web are not captures.
+        // Rows for the live web are not captures.
         let is_stored = candidate.extent.is_some()
             || candidate.upstream.is_some()
             || candidate.is_live() && candidate.source_type != "live";

@@ -80,7 +80,7 @@ pub fn is_local(source: &str) -> bool {
     matches!(source, "file" | "package" | "zipnum" | "redis")
 }
 
-/// Returns the captures of a path that a source of that kind has.
+/// Returns the captures of a path that a source of the given kind has.
 pub fn captures(source: &str, path: usize) -> impl Iterator<Item = Capture> + Clone {
     let years = if source == "live" {
         LIVE..LIVE + 1
@@ -174,12 +174,13 @@ impl Capture {
     }
 }
 
-/// Draws how a source of that kind reacts to a request for the record of a row.
+/// Draws how a source of the given kind reacts to a request for the record of a row.
 pub fn deed(source: &str, row: Capture) -> usize {
     row.draw(if is_local(source) { "file" } else { source }) % 6
 }
 
-/// Returns the capture that a source of that kind sends for a row; `None` if it sends no record of the URL.
+/// Returns the capture that a source of the given kind sends for a row; `None` if it sends no record of the
+/// URL.
 pub fn sent(source: &str, row: Capture) -> Option<Capture> {
     match (source, deed(source, row)) {
         ("live", _) => Some(row),

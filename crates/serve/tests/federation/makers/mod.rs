@@ -101,7 +101,7 @@ fn unusual_urls_are_found_in_indexes_of_every_tool() {
     }
 }
 
-/// Numbers of lines at which makers compress an index, or end a block.
+/// Line counts at which makers compress an index, or end a block.
 const SIZES: [usize; 8] = [1, 1023, 1024, 1025, 2999, 3000, 3001, 10_000];
 
 #[test]

@@ -15,7 +15,7 @@ pub fn requests() -> Vec<[String; 10]> {
     serde_json::from_str(include_str!("requests.json")).unwrap()
 }
 
-/// Returns captures of the responses.
+/// Returns the captures of the responses to these requests.
 fn answers(maker: &Maker) -> Corpus {
     let mut corpus = Corpus::default();
     for (n, request) in requests().iter().enumerate() {

@@ -183,7 +183,7 @@ pub fn requests(fuzz: &mut Fuzz) {
     assert_eq!(alive.status, 200);
 }
 
-/// Fuzzes responses of the live web that become records.
+/// Fuzzes responses from the live web that become records.
 pub fn live(fuzz: &mut Fuzz) {
     let stub = ScriptedHost::answering("");
     let server = Server::start("collections:\n  live: $live\n", Path::new("/nowhere"));

@@ -24,7 +24,7 @@ use crawlspace_serve::resource::record::{LoadError, Record};
 use crawlspace_warc::{Header, Reader};
 use futures_util::StreamExt;
 
-/// Returns a client of other servers that may access this machine.
+/// Returns an HTTP client that may connect to loopback addresses.
 fn net() -> Arc<Net> {
     let loopback = Network {
         address: IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -54,12 +54,12 @@ fn row(source_type: &str, timestamp: &str, fields: &[(&str, &str)]) -> Capture {
     Capture::of(&build("com,example)/", timestamp, &members).unwrap()).unwrap()
 }
 
-/// Returns a row of the live web.
+/// Returns a row whose URL is fetched from the live web.
 fn live_row(url: &str) -> Capture {
     row("live", "20260101000000", &[("url", url), ("live_url", url)])
 }
 
-/// Loads the record of a URL of the live web.
+/// Fetches a URL from the live web, and returns its record.
 async fn load_live(
     url: &str,
     request: &ClientRequest,
@@ -68,7 +68,7 @@ async fn load_live(
     live::load(&net(), limits, &live_row(url), request).await
 }
 
-/// Loads a page of the live web with default options.
+/// Fetches a page from the live web with default options.
 async fn load_page(url: &str) -> Result<Record, LoadError> {
     load_live(url, &ClientRequest::default(), &limits()).await
 }

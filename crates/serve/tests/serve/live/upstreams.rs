@@ -56,7 +56,7 @@ fn record(more: &[(&str, &[u8])], block: &[u8]) -> Vec<u8> {
 
 #[tokio::test]
 async fn our_own_answers_are_accepted() {
-    // A record of the live web, created by one server and requested by another.
+    // A record from the live web, created by one server and requested by another.
     let web = ScriptedHost::answering(
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
     );
