@@ -36,7 +36,8 @@ const MAX_TOUCHED: usize = 1024;
 pub struct CachedFrontier {
     /// The frontier.
     pub frontier: Frontier<FrontierKeys>,
-    /// The storage in which the frontier was opened, and the storage to which it is moving.
+    /// The storage in which the frontier was opened, and the storage to which it is being
+    /// converted.
     pub(super) storage: State,
     /// True if the frontier is not stored yet, or if its storage may have changed.
     may_change: bool,

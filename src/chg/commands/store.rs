@@ -129,7 +129,7 @@ const MOVED: Replicated<'static> = Replicated {
 /// The keys of a frontier on this server, in either storage.
 pub type FrontierKeys = Both<RedisKeyspace, Held>;
 
-/// The storage of a frontier, and the storage that it is moving to.
+/// The storage of a frontier, and the storage to which it is being converted.
 pub type State = (Storage, Option<Storage>);
 
 /// Name of the internal command that changes a packed frontier, for replicas and append-only files.

@@ -702,7 +702,7 @@ mod tests {
                 [&mut packed, &mut loaded].map(|packed| take(packed, b"many", token));
             assert_eq!(one, other);
         }
-        // The move goes on, or turns around.
+        // The conversion continues, or is reversed.
         let mut turned = loaded.clone();
         turned.set_moving(Moving::In, false);
         for (packed, left) in [(&mut loaded, 3100), (&mut turned, 3100)] {

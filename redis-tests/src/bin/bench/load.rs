@@ -258,7 +258,7 @@ impl Client {
         self.connection.send(&self.request);
     }
 
-    /// Runs a command of these arguments.
+    /// Runs a command with these arguments.
     pub fn ask<'a>(&mut self, words: impl IntoIterator<Item = &'a str>) -> Pieces {
         let words: Vec<&[u8]> = words.into_iter().map(str::as_bytes).collect();
         self.request.clear();
