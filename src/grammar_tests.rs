@@ -78,10 +78,22 @@ impl Maker<'_> {
 
     fn call<'a>(&mut self, args: &'a [Arg]) -> Vec<Word<'a>> {
         let mut words = Vec::new();
-        for arg in &args[1..] {
-            self.derive(arg, &mut words);
-        }
+        self.derive_all(&args[1..], &mut words);
         words
+    }
+
+    fn derive_all<'a>(&mut self, args: &'a [Arg], words: &mut Vec<Word<'a>>) {
+        let mut before = None;
+        for arg in args {
+            let begin = words.len();
+            self.derive(arg, words);
+            // The number `n` is that of the values that follow.
+            if before == Some("n") && arg.multiple {
+                let n = (words.len() - begin) / arg.fewest();
+                words[begin - 1].text = n.to_string().into_bytes();
+            }
+            before = Some(&arg.name[..]);
+        }
     }
 
     fn derive<'a>(&mut self, arg: &'a Arg, words: &mut Vec<Word<'a>>) {
@@ -109,7 +121,7 @@ impl Maker<'_> {
                     let which = self.below(arg.parts.len() as u64) as usize;
                     self.derive(&arg.parts[which], words);
                 }
-                ArgKind::Block => arg.parts.iter().for_each(|part| self.derive(part, words)),
+                ArgKind::Block => self.derive_all(&arg.parts, words),
                 _ => words.push(Word {
                     text: self.value(arg.limits),
                     arg,
@@ -217,7 +229,7 @@ fn names_are_unique_and_arity_matches_the_shortest_call() {
             "{}",
             command.name
         );
-        // A call without its last argument is always incomplete.
+        // A call without its last word is always incomplete.
         if let Some((_, less)) = words.split_last() {
             let error = read(command, less).expect_err(command.name);
             assert_named(command, less, &error);

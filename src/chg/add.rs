@@ -9,7 +9,7 @@ use super::store::Store;
 use super::time::Millis;
 use super::transition::{Event, Seen};
 use super::uris::{Changed, Op, Stock};
-use crawlspace_host::text::{parse_unsigned, push_number};
+use crawlspace_host::text::{Shown, parse_unsigned, push_number};
 
 /// A command with a sequence number, which can be sent again safely. The numbers of a writer of an
 /// execution only increase.
@@ -43,6 +43,17 @@ pub struct Kept<'a> {
     pub uri: &'a [u8],
 }
 
+/// The effect of adding a URI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entered {
+    /// The URI was queued; the count of its group now.
+    New(u64),
+    /// The URI was known; the count of the group now.
+    Known(u64),
+    /// The budget of the group is used up, or the execution was dropped.
+    Refused,
+}
+
 /// The count of each group after the addition; `None` if nothing was added, because the budget of
 /// the group is used up or the execution was dropped.
 pub type Counts = Vec<Option<u64>>;
@@ -66,6 +77,12 @@ impl<K: Store> Frontier<K> {
             return Ok(counts);
         }
         self.evict_idle(ks, now)?;
+        if self.has_space(ks, execution)? {
+            return Err(Error::Known(format!(
+                "execution '{}' remembers its URLs, and CHG.ADD names none; use CHG.DISCOVER or CHG.ADDURI",
+                Shown(execution)
+            )));
+        }
         if self.drops.has(ks, execution, now)? {
             return Ok(vec![None; uris.len()]);
         }
@@ -117,9 +134,27 @@ impl<K: Store> Frontier<K> {
         uris: &[Kept<'_>],
         now: Millis,
     ) -> Result<Counts> {
+        let entered = self.enter(ks, execution, (weight, None), uris, now)?;
+        let counts = entered.into_iter().map(|entered| match entered {
+            Entered::New(n) | Entered::Known(n) => Some(n),
+            Entered::Refused => None,
+        });
+        Ok(counts.collect())
+    }
+
+    /// Adds URIs that the frontier keeps. If the execution remembers its URLs, a known one is not added, unless it was
+    /// done at least `fresh` ago.
+    pub(super) fn enter(
+        &mut self,
+        ks: &mut K,
+        execution: &[u8],
+        (weight, fresh): (Option<u64>, Option<Millis>),
+        uris: &[Kept<'_>],
+        now: Millis,
+    ) -> Result<Vec<Entered>> {
         self.evict_idle(ks, now)?;
         if self.drops.has(ks, execution, now)? {
-            return Ok(vec![None; uris.len()]);
+            return Ok(vec![Entered::Refused; uris.len()]);
         }
         if ks.has_plain_groups() {
             for uri in uris.iter().skip(1) {
@@ -129,9 +164,11 @@ impl<K: Store> Frontier<K> {
                 ks.keeps_uris(&key)?;
             }
         }
-        let mut counts = Vec::with_capacity(uris.len());
+        let remembers = self.has_space(ks, execution)?;
+        let mut all = Vec::with_capacity(uris.len());
         let mut added = 0;
         for uri in uris {
+            let is_fresh = remembers && !self.is_new(ks, execution, uri.uri, fresh, now)?;
             let mut loaded = self.groups.load(ks, uri.chg)?;
             self.reclaim(ks, &mut loaded, now)?;
             let key = self.keys.uris_key(ks, uri.chg);
@@ -139,13 +176,17 @@ impl<K: Store> Frontier<K> {
                 let first = kept.count_of(execution) == 0;
                 (first, !first && kept.contains(execution, uri.uri))
             })?;
-            let (first, known) = has.unwrap_or((true, false));
-            if known && weight.is_none() {
-                counts.push(Some(loaded.group.uris));
+            let (first, is_here) = has.unwrap_or((true, false));
+            let known = is_here || is_fresh;
+            if known && (weight.is_none() || !is_here) {
+                all.push(Entered::Known(loaded.group.uris));
                 continue;
             }
             if loaded.group.options.budget == Some(0) {
-                counts.push(known.then_some(loaded.group.uris));
+                all.push(match known {
+                    true => Entered::Known(loaded.group.uris),
+                    false => Entered::Refused,
+                });
                 continue;
             }
             let add = Op::Add {
@@ -157,13 +198,13 @@ impl<K: Store> Frontier<K> {
                 uri: uri.uri,
             };
             if ks.change_uris(&key, &add)? != Changed::Added {
-                counts.push(Some(loaded.group.uris));
+                all.push(Entered::Known(loaded.group.uris));
                 continue;
             }
             spend(&mut loaded);
             loaded.group.keeps = true;
             self.arrive(ks, &mut loaded, 1, uri.at, now)?;
-            counts.push(Some(loaded.group.uris));
+            all.push(Entered::New(loaded.group.uris));
             self.save(ks, &loaded)?;
             if first {
                 self.ledger.enlist(ks, execution, uri.chg)?;
@@ -172,7 +213,7 @@ impl<K: Store> Frontier<K> {
         }
         self.figures.added += added as u64;
         self.ledger.tally(ks, execution, added)?;
-        Ok(counts)
+        Ok(all)
     }
 
     /// Adds URIs to a group. The first of them is due at `at`. Queues the group, or moves it

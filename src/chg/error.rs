@@ -30,6 +30,12 @@ pub enum Error {
     },
     /// `LEASED`: a worker is fetching from the group, until this deadline.
     Leased(Vec<u8>, Millis),
+    /// `PLAIN`: the command needs a packed frontier.
+    Plain,
+    /// `PLAIN`: the command needs a packed frontier, and this one is moving.
+    Moving,
+    /// `KNOWN`: the command would contradict the URLs that the frontier knows; the text says how.
+    Known(String),
     /// `BUSY`: a callback ran this command in the middle of another command of this module.
     Busy,
 }
@@ -65,6 +71,13 @@ impl fmt::Display for Error {
                 "LEASED a worker fetches from group '{}', until {deadline} at the latest; release the lease first, or try again then",
                 Shown(chg)
             ),
+            Error::Plain => f.write_str(
+                "PLAIN only a packed frontier knows URLs; run CHG.PACK first, nothing was changed",
+            ),
+            Error::Moving => f.write_str(
+                "PLAIN the frontier is being packed or unpacked; send the command again when it is packed, nothing was changed",
+            ),
+            Error::Known(text) => write!(f, "KNOWN {text}; nothing was changed"),
             Error::Busy => f.write_str(
                 "BUSY another command of this module is running; a keyspace callback must wait until it has ended",
             ),

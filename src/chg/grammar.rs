@@ -8,17 +8,19 @@
     allow(dead_code, unused_imports, unused_macros)
 )]
 
-use crawlspace_compact::limits::chg::{MAX_COUNT, MAX_PARALLEL};
+use crawlspace_compact::limits::chg::{MAX_COUNT, MAX_PARALLEL, MAX_URLS};
 use crawlspace_host::grammar::{
-    AnyOf, Before, Bytes, Choice, Flag, Form, Integer, Many, OneOf, Optional, Shape, block,
+    AnyOf, Before, Bytes, Choice, Counted, Flag, Form, Integer, Many, OneOf, Optional, Shape, block,
 };
 use crawlspace_host::text::{Shown, parse_signed};
 use crawlspace_host::{command, grammar};
 use smallvec::SmallVec;
 
 use super::add::{Kept, Queued, Sequence};
+use super::discover::Selection;
 use super::hold::{Limits, Target};
 use super::keys::ID_BYTES;
+use super::known::State;
 use super::lease::{Fate, When};
 use super::listing::{Cursor, Queue};
 use super::politeness::{Factor, Facts};
@@ -30,6 +32,7 @@ pub use super::spans::Now;
 
 const CHG: Bytes = Bytes::new("chg", ID_BYTES);
 const EXECUTION: Bytes = Bytes::new("execution", ID_BYTES);
+const URL: Bytes = Bytes::new("uri", URI_BYTES);
 const TOKEN: Integer = Integer::from("token", 1);
 const COUNT: Integer = Integer::new("count", 1, MAX_COUNT);
 const LEASE: Span = Span::new("milliseconds", 1);
@@ -150,6 +153,118 @@ command! {
             },
         }
         uris: SmallVec<[Kept<'a>; 4]> = Many(block("uri")),
+    }
+}
+
+command! {
+    prefix "chg.space", "write deny-oom";
+    /// Makes an execution remember its URLs, in a space of its own or in a shared one.
+    ///
+    /// O(1)
+    pub struct Space<'a> {
+        now: Now = NOW,
+        execution: &'a [u8] = EXECUTION,
+        {
+            bits: Option<u64> = Choice("bits", &[("96", 96), ("128", 128)]).after("BITS"),
+            share: Option<&'a [u8]> = Bytes::new("name", ID_BYTES).after("SHARE"),
+        }
+    }
+}
+
+command! {
+    prefix "chg.discover", "write deny-oom";
+    /// Queues URLs that the execution does not know yet.
+    ///
+    /// O(N log M) where N is the number of new URLs and M the number of waiting groups and kept URIs; O(1) for a known URL
+    pub struct Discover<'a> {
+        now: Now = NOW,
+        execution: &'a [u8] = EXECUTION,
+        form: () = Flag("URI"),
+        {
+            fresh: Option<Millis> = Span::new("milliseconds", 0).after("FRESH"),
+            weight: Option<u64> = Integer::new("weight", 1, MAX_WEIGHT).after("WEIGHT"),
+        }
+        urls: SmallVec<[Kept<'a>; 4]> = Counted {
+            name: "",
+            word: "ITEMS",
+            most: MAX_URLS,
+            shape: block("item"),
+        },
+    }
+}
+
+command! {
+    prefix "chg.known", "readonly";
+    /// Returns what became of URLs: queued, leased, done or given up.
+    ///
+    /// O(N) where N is the number of URLs
+    pub struct Known<'a> {
+        now: Now = NOW,
+        execution: &'a [u8] = EXECUTION,
+        urls: SmallVec<[&'a [u8]; 4]> = Many(URL),
+    }
+    where Known::check
+}
+
+impl Known<'_> {
+    fn check(&self) -> Result<(), String> {
+        match self.urls.len() as u64 {
+            n if n > MAX_URLS => Err(format!(
+                "ERR {n} URLs are too many for one call; send at most {MAX_URLS}"
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+command! {
+    prefix "chg.count", "readonly blocking";
+    /// Returns how many URLs of an execution are queued, leased, done and given up.
+    ///
+    /// O(1); with GROUP O(N) where N is the number of known URLs of the space, in slices
+    pub struct Count<'a> {
+        now: Now = NOW,
+        execution: &'a [u8] = EXECUTION,
+        { group: Option<&'a [u8]> = CHG.after("GROUP"), }
+    }
+}
+
+grammar! {
+    impl Selection<'a> {
+        {
+            group = CHG.after("GROUP"),
+            before = Time::new("time").after("BEFORE"),
+            state = Choice("state", &[("DONE", State::Done), ("GIVENUP", State::GivenUp)]).after("STATE"),
+        }
+    }
+}
+
+/// The URLs that `CHG.FORGET` forgets.
+pub enum Forgotten<'a> {
+    /// These URLs.
+    Urls(SmallVec<[&'a [u8]; 4]>),
+    /// All selected URLs that are neither queued nor leased.
+    Selected(Selection<'a>),
+}
+
+impl Default for Forgotten<'_> {
+    fn default() -> Self {
+        Forgotten::Selected(Selection::default())
+    }
+}
+
+command! {
+    prefix "chg.forget", "write blocking";
+    /// Forgets URLs, so that CHG.DISCOVER adds them again.
+    ///
+    /// O(N) where N is the number of URLs given; without URIS, the number of known URLs of the space, in slices
+    pub struct Forget<'a> {
+        now: Now = NOW,
+        execution: &'a [u8] = EXECUTION,
+        what: Option<Forgotten<'a>> = Optional(OneOf("what", (
+            Counted { name: "urls", word: "URIS", most: MAX_URLS, shape: URL }.map(Forgotten::Urls),
+            block("selection").map(Forgotten::Selected),
+        ))),
     }
 }
 
@@ -563,7 +678,7 @@ command! {
 macro_rules! all {
     ($with:ident) => {
         $with! {
-            Add AddUri Next Release Extend Expired Sweep Block Pause Resume Limit Group Drop Move
+            Add AddUri Space Discover Known Count Forget Next Release Extend Expired Sweep Block Pause Resume Limit Group Drop Move
             Why Info List Uris Check Repair Pack Unpack
         }
     };

@@ -55,6 +55,7 @@ impl<K: Store> Frontier<K> {
     /// client has added URIs to such a group, puts the group into `chg_wait` instead, because a
     /// plain client does not queue a group that exists already.
     pub(super) fn evict_idle(&mut self, ks: &mut K, now: Millis) -> Result<()> {
+        ks.packed(|packed| packed.set_clock(now))?;
         self.drops.unmark_over(ks, now)?;
         for _ in 0..MAX_EVICTED {
             let Some((id, _)) = self.first_idle.due(ks, &self.keys.once.idle, now)? else {

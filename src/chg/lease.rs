@@ -43,6 +43,7 @@ impl<K: Store> Frontier<K> {
         fate: &Fate<'_>,
         now: Millis,
     ) -> Result<ReleaseReply> {
+        ks.packed(|packed| packed.set_clock(now))?;
         let mut loaded = self.groups.load_leased(ks, id)?;
         let uncounted = loaded.missing.get() > 0;
         if uncounted {
@@ -71,7 +72,9 @@ impl<K: Store> Frontier<K> {
             change = self.outcomes().change_for(ks, &loaded, token, fate)?;
         }
 
-        let (done, stock) = self.outcomes().settle(ks, &loaded, &change)?;
+        let (done, stock) = self
+            .outcomes()
+            .settle(ks, &loaded, &change, when.status())?;
         let counted = matches!(change, CountChange::Nothing);
         let end = End {
             token,

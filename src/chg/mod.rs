@@ -9,6 +9,7 @@ mod audit;
 pub mod check;
 #[cfg(feature = "module")]
 pub mod commands;
+pub mod discover;
 mod dropped;
 pub mod dropping;
 pub mod error;
@@ -25,6 +26,7 @@ pub mod hold;
 mod idle;
 pub mod job;
 pub mod keys;
+pub mod known;
 pub mod lease;
 mod ledger;
 pub mod listing;

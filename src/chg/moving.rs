@@ -3,6 +3,7 @@
 
 use crawlspace_host::reply::Reply;
 
+use super::discover::regroup;
 use super::error::{Error, Result};
 use super::frontier::Frontier;
 use super::groups::Loaded;
@@ -28,6 +29,7 @@ pub fn move_group<K: Store>(from: &[u8], to: &[u8], now: Millis) -> Job<K> {
     };
     Job::new(async move |lent: Lent<K>| {
         moving.run(&lent).await?;
+        regroup(&lent, &moving.from, &moving.to).await?;
         let to = lent.with(|frontier, ks| frontier.groups.load(ks, &moving.to))?;
         Ok(Reply::counts(&[moving.moved, to.group.uris]))
     })

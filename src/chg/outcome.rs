@@ -8,7 +8,7 @@ use super::ledger::Ledger;
 use super::reports::Report;
 use super::store::Store;
 use super::time::Millis;
-use super::uris::{Op, Stock};
+use super::uris::{End, Op, Stock};
 
 /// The result of the fetch of a URI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +123,7 @@ impl<K: Store> Outcomes<'_, K> {
         ks: &mut K,
         loaded: &Loaded<K>,
         change: &CountChange,
+        status: Option<u16>,
     ) -> Result<(u64, Stock)> {
         match change {
             CountChange::Nothing => Ok((0, self.groups.stock(ks, loaded)?)),
@@ -154,7 +155,13 @@ impl<K: Store> Outcomes<'_, K> {
                 Ok((0, stock.unwrap_or_default()))
             }
             CountChange::Done(token, execution) => {
-                let done = Op::Done { token: *token };
+                let done = Op::Done {
+                    token: *token,
+                    end: End {
+                        is_given_up: false,
+                        status,
+                    },
+                };
                 self.finish(ks, loaded, &done, execution.as_deref())
             }
         }
@@ -227,7 +234,11 @@ impl<K: Store> Outcomes<'_, K> {
         let uri = report.uri.as_ref();
         match uri.filter(|_| report.given_up && report.counts) {
             Some((execution, _)) => {
-                self.finish(ks, loaded, &Op::Done { token }, Some(execution))?;
+                let end = End {
+                    is_given_up: true,
+                    status: None,
+                };
+                self.finish(ks, loaded, &Op::Done { token, end }, Some(execution))?;
             }
             None => {
                 let back = Op::Return {

@@ -19,6 +19,12 @@ pub fn move_to<K: Movable>(to: Storage, now: Millis) -> Job<K> {
     Job::new(async move |lent: Lent<K>| {
         loop {
             let begun = lent.with(|frontier, ks| -> Result<Begun> {
+                if to == Storage::Plain && frontier.knows_urls(ks)? {
+                    return Err(Error::Known(
+                        "plain keys cannot hold the URLs that the frontier knows; CHG.FORGET removes them"
+                            .to_owned(),
+                    ));
+                }
                 let begun = ks.begin(&frontier.keys.prefix, to)?;
                 if begun == Begun::Now {
                     frontier.reopen(ks);

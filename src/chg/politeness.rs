@@ -106,6 +106,16 @@ pub enum When {
     Stored,
 }
 
+impl When {
+    /// Returns the HTTP status of the fetch, 0 to 999, if the client gave one.
+    pub(super) fn status(&self) -> Option<u16> {
+        let When::Facts(facts) = self else {
+            return None;
+        };
+        u16::try_from(facts.status?).ok()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,7 +5,7 @@ use crawlspace_host::keyspace::memory::{self, Native, Plain};
 use crawlspace_host::keyspace::{KeyError, KeyType, Keyspace, Result};
 
 use super::group::{Group, Options};
-use super::packed::Stored;
+use super::packed::{Packed, Stored};
 use super::uris::{Changed, Kept, Op, Uris};
 use crate::storage::Storage;
 
@@ -95,6 +95,15 @@ pub trait Store: Keyspace + 'static {
         }
     }
 
+    /// Calls `act` with a packed frontier, which knows URLs; returns `None` for any other storage.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` if the key holds another type.
+    fn packed<T>(&mut self, _act: impl FnOnce(&mut Packed) -> T) -> Result<Option<T>> {
+        Ok(None)
+    }
+
+    /// Returns a group of a storage that keeps groups as values; `None` if it keeps them as hashes.
     /// Returns a group from a storage of groups as values; `None` if the storage contains hashes.
     ///
     /// # Errors

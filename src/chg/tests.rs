@@ -27,6 +27,7 @@ use super::packed::element::{Plain as PlainKeys, PlainNames};
 use super::sweep::sweep;
 use super::time::Millis;
 
+mod known;
 mod packing;
 
 /// The value of a plain key.

@@ -198,6 +198,18 @@ impl<K: Store> Frontier<K> {
         let pause = |n: Option<i64>| n.map_or(Reply::Nil, Reply::Int);
         let count = Reply::count;
         let storage = ks.storage_name();
+        let known = ks.packed(|packed| {
+            let spaces = packed.spaces().spaces();
+            spaces.fold((0, 0.0), |(known, lost), (_, space)| {
+                (known + space.len(), lost + space.expected_lost())
+            })
+        })?;
+        let (known, lost) = known.unwrap_or_default();
+        let lost = if lost == 0.0 {
+            "0".to_owned()
+        } else {
+            format!("{lost:.2e}")
+        };
         Ok(Reply::named([
             ("groups-waiting", count(ks.zset_len(&self.keys.once.wait)?)),
             ("groups-ready", count(ready)),
@@ -245,6 +257,8 @@ impl<K: Store> Frontier<K> {
                 pause(figures.tightest.map(|pause| pause.margin())),
             ),
             ("token", count(self.tokens.last(ks)?)),
+            ("known", count(known)),
+            ("known-expected-lost", Reply::bulk(lost)),
             ("storage", Reply::bulk(storage)),
         ]))
     }

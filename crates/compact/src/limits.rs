@@ -87,6 +87,8 @@ pub mod chg {
         MAX_PARALLEL: u64 = 1000;
         /// Maximum number of leases, of reports, or of entries of a page in one reply.
         MAX_COUNT: u64 = 1000;
+        /// Number of URLs in a call about known URLs.
+        MAX_URLS: u64 = 10_000;
         /// Default number of entries of a page.
         COUNT: u64 = 100;
         /// Maximum number of stored reports of expired leases. Reports of given-up URIs are not

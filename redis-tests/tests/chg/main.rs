@@ -10,6 +10,7 @@ mod dropped;
 mod gates;
 mod holds;
 mod kept_uris;
+mod known;
 mod leases;
 mod limits;
 mod listing;

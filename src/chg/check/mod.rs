@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use crawlspace_compact::keyed;
 use crawlspace_host::reply::Reply;
-use crawlspace_host::text::parse_unsigned;
+use crawlspace_host::text::{Shown, parse_unsigned};
 
 use super::audit::Audit;
 use super::error::Result;
@@ -124,6 +124,25 @@ impl Check {
         for (name, _) in frontier.keys.once.all() {
             if ks.is_misplaced(name) {
                 self.problem(|| misplaced(name.as_ref()));
+            }
+        }
+        let counts = ks.packed(|packed| {
+            let members = packed.spaces().members();
+            let counts = members.map(|(execution, member)| {
+                let [queued, leased, ..] = member.counts;
+                (execution.to_vec(), queued + leased)
+            });
+            counts.collect::<Vec<_>>()
+        })?;
+        for (execution, known) in counts.unwrap_or_default() {
+            let queued = frontier.ledger.queued_of(ks, &execution)?;
+            if known != queued {
+                self.problem(|| {
+                    format!(
+                        "execution '{}': {queued} URIs are queued or leased, but {known} are known as such",
+                        Shown(&execution)
+                    )
+                });
             }
         }
         Ok(())

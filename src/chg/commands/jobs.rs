@@ -41,7 +41,7 @@ struct FrontierJob {
 }
 
 /// A job, and how to run it.
-struct Work {
+pub(super) struct Work {
     job: Job<FrontierKeys>,
     /// Makes the job again. Needed if the storage of the frontier has changed since the last slice, because all key names
     /// change with it: any client can delete, move or restore the packed value.
@@ -51,7 +51,7 @@ struct Work {
 }
 
 impl Work {
-    fn new(make: impl Fn() -> Job<FrontierKeys> + 'static) -> Work {
+    pub(super) fn new(make: impl Fn() -> Job<FrontierKeys> + 'static) -> Work {
         Work {
             job: make(),
             make: Box::new(make),
@@ -111,7 +111,7 @@ impl Slices for FrontierJob {
 }
 
 /// Submits a job for the calling client. `now` is `None` for jobs that only read.
-fn submit(
+pub(super) fn submit(
     call: &mut Call<'_>,
     now: Option<&Now>,
     (name, arguments): (&'static str, &[&[u8]]),

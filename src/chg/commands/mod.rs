@@ -1,6 +1,7 @@
 //! The `CHG.*` commands: they parse the arguments, run the operation and write the reply.
 
 mod adding;
+mod discovering;
 mod fetching;
 mod frontiers;
 mod holding;

@@ -213,7 +213,8 @@ impl Held {
     /// # Errors
     /// `WRONGTYPE` if the key holds another type; any server error.
     pub fn store(&mut self) -> Result<()> {
-        self.put(Vec::new())
+        let log = self.with(Packed::take_log)?;
+        self.put(log)
     }
 
     /// Replicates the changes since the last call.

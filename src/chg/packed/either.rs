@@ -529,6 +529,13 @@ impl<P: Store, H: Holder> Store for Either<P, H> {
         }
     }
 
+    fn packed<T>(&mut self, act: impl FnOnce(&mut Packed) -> T) -> Result<Option<T>> {
+        self.packed
+            .as_mut()
+            .map(|holder| holder.with(act))
+            .transpose()
+    }
+
     fn group(&mut self, key: &Self::Name) -> Result<Option<Stored>> {
         either!(self, key, |_: &mut P, _| Ok(None), |p: &mut Packed, key| {
             Some(p.group(key))

@@ -89,6 +89,8 @@ pub(super) struct Open {
 /// All groups.
 #[derive(Clone, Default)]
 pub(super) struct Groups {
+    /// Replicas and files have the same key, because hashes of ids are stored with known URLs.
+    seed: Seed,
     /// The bytes of each group; empty if the number is free.
     blocks: Blocks<Box<[u8]>>,
     free: Blocks<u32>,
@@ -116,7 +118,53 @@ pub(super) struct Groups {
     pub mixed: BTreeSet<u32>,
 }
 
+/// Key of the hashes of ids.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Seed(u64);
+
+impl Default for Seed {
+    fn default() -> Seed {
+        Seed(keyed::seed())
+    }
+}
+
 impl Groups {
+    /// Returns the key of the hashes of ids.
+    pub fn seed(&self) -> u64 {
+        self.seed.0
+    }
+
+    /// Changes the key of the hashes of ids.
+    pub fn set_seed(&mut self, seed: u64) {
+        if seed == self.seed.0 {
+            return;
+        }
+        self.close_all();
+        self.seed = Seed(seed);
+        self.table = Index::default();
+        for slot in 0..self.end() {
+            let id = self.id(slot);
+            if !id.is_empty() {
+                let hash = self.hash(id) as u32;
+                self.table.add(hash, slot);
+            }
+        }
+    }
+
+    fn hash(&self, id: &[u8]) -> u64 {
+        keyed::hash_with(self.seed.0, id)
+    }
+
+    /// Returns the hash of an id, which known URLs are stored with.
+    pub fn short_hash(&self, id: &[u8]) -> u32 {
+        self.hash(id) as u32
+    }
+
+    /// Returns the slots of the groups whose ids have a hash.
+    pub fn with_hash(&self, hash: u32) -> impl Iterator<Item = u32> {
+        self.table.numbers(hash)
+    }
+
     /// Returns the number of groups.
     #[cfg(test)]
     pub fn len(&self) -> u64 {
@@ -141,7 +189,7 @@ impl Groups {
         if let Some(open) = self.open.get(self.last).filter(|open| open.id[..] == *id) {
             return Some(open.slot);
         }
-        let hash = keyed::hash(id);
+        let hash = self.hash(id);
         let at = self.hashes.iter().position(|&other| other == hash);
         if let Some(open) = at
             .map(|at| &self.open[at])
@@ -160,7 +208,6 @@ impl Groups {
         }
         let slot = self.free_slot();
         self.len += 1;
-        self.table.add(keyed::hash(id) as u32, slot);
         let record = Record::default();
         let open = Open {
             slot,
@@ -174,6 +221,7 @@ impl Groups {
         };
         self.touched.push(slot);
         self.put(&open, None);
+        self.table.add(self.short_hash(id), slot);
         self.keep_open(open);
         slot
     }
@@ -247,7 +295,8 @@ impl Groups {
         }
         let slot = self.free_slot();
         self.len += 1;
-        self.table.add(keyed::hash(id) as u32, slot);
+        let hash = self.short_hash(id);
+        self.table.add(hash, slot);
         self.bytes += class(block.len());
         *self.blocks.get_mut(slot as usize).expect("a free slot") = block.into();
         Ok((slot, record))
@@ -274,7 +323,7 @@ impl Groups {
             let first = self.open.iter().position(|open| !open.unlogged);
             self.close_at(first.unwrap_or(0));
         }
-        self.hashes.push(keyed::hash(&open.id));
+        self.hashes.push(self.hash(&open.id));
         self.slots.push(open.slot);
         self.open.push(Box::new(open));
         self.last = self.open.len() - 1;
@@ -452,7 +501,7 @@ impl Groups {
         if open.unlogged {
             self.pending.push(slot);
         } else if is_empty && !self.pending.contains(&slot) {
-            self.table.remove(keyed::hash(&open.id) as u32, slot);
+            self.table.remove(self.short_hash(&open.id), slot);
             let block = self.blocks.get_mut(slot as usize).expect("a slot in use");
             self.bytes -= class(block.len());
             *block = Box::default();

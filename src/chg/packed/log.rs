@@ -14,7 +14,7 @@ use crawlspace_compact::number::{Malformed, Reader, put, put_bytes};
 use super::super::Token;
 use super::super::time::{Millis, unzigzag, zigzag};
 use super::super::uris;
-use super::super::uris::Op;
+use super::super::uris::{End, Op};
 
 /// Number of names that entries can refer to.
 const NAMES: usize = 8;
@@ -72,10 +72,22 @@ pub(super) enum Kind {
     Stock,
     /// The end of a file.
     End,
+    /// The key of the hashes of group ids: number.
+    Seed,
+    /// An execution gets a space: execution, its number, name of the space, shape, secret.
+    Join,
+    /// An execution loses its space: execution.
+    Leave,
+    /// The time of the following changes of known URLs: units of ten minutes.
+    Clock,
+    /// Known URLs: name of the space, records.
+    Known,
+    /// A URL is forgotten: name of the space, fingerprint.
+    Unknown,
 }
 
 impl Kind {
-    const ALL: [Kind; 22] = [
+    const ALL: [Kind; 28] = [
         Kind::Group,
         Kind::Uris,
         Kind::Queued,
@@ -98,6 +110,12 @@ impl Kind {
         Kind::Block,
         Kind::Stock,
         Kind::End,
+        Kind::Seed,
+        Kind::Join,
+        Kind::Leave,
+        Kind::Clock,
+        Kind::Known,
+        Kind::Unknown,
     ];
 }
 
@@ -198,6 +216,14 @@ impl Log {
         self
     }
 
+    /// Appends bytes of fixed length.
+    pub fn raw(&mut self, bytes: &[u8]) -> &mut Log {
+        if !self.is_off {
+            self.bytes.extend_from_slice(bytes);
+        }
+        self
+    }
+
     /// Appends a number.
     pub fn number(&mut self, n: u64) -> &mut Log {
         if !self.is_off {
@@ -234,7 +260,8 @@ impl Log {
                 execution,
                 now,
             } => self.number(1).token(token).execution(execution).time(now),
-            Op::Done { token } => self.number(2).token(token),
+            Op::Done { token, end } if end == End::default() => self.number(2).token(token),
+            Op::Done { token, end } => self.number(7).token(token).number(end.to_number()),
             Op::Return { token, due, failed } => {
                 let flags = flag(failed) | flag(due.is_some()) << 1;
                 self.number(3).token(token).number(flags);
@@ -371,8 +398,10 @@ impl<'a> Entries<'a> {
                 execution: self.execution(leased)?,
                 now: self.time()?,
             },
-            2 => Op::Done {
+            2 => Op::done(self.token()?),
+            7 => Op::Done {
                 token: self.token()?,
+                end: End::from_number(self.from.number()?).ok_or(Malformed::NUMBER)?,
             },
             3 => {
                 let token = self.token()?;

@@ -14,6 +14,7 @@ pub mod element;
 mod executions;
 mod groups;
 mod keys;
+pub mod known;
 mod log;
 mod moved;
 pub mod moving;

@@ -340,6 +340,9 @@ impl Packed {
             Kind::End if entries.from.is_empty() => self.loading = Loading::Ended,
             Kind::End => return Err(Malformed("has entries after its end")),
             Kind::Block | Kind::Stock => unreachable!("applied before"),
+            Kind::Seed | Kind::Join | Kind::Leave | Kind::Clock | Kind::Known | Kind::Unknown => {
+                self.apply_known(kind, entries)?;
+            }
         }
         Ok(())
     }
@@ -411,11 +414,12 @@ impl Packed {
             });
             each(log);
         }
-        self.rest(log, each);
+        self.rest(log, true, each);
     }
 
-    /// Writes the order of the ready groups, and the small parts.
-    fn rest(&self, log: &mut Log, each: &mut dyn FnMut(&mut Log)) {
+    /// Writes the order of the ready groups, the small parts, and what is known of URLs; with `singly`, one entry for
+    /// each URL.
+    fn rest(&self, log: &mut Log, singly: bool, each: &mut dyn FnMut(&mut Log)) {
         self.ready
             .range(0, self.ready.len() as usize, &mut |_, slot| {
                 log.begin(Kind::Push).name(self.groups.id(slot));
@@ -447,6 +451,7 @@ impl Packed {
             log.begin(Kind::Number).bytes(key).number(*n as u64);
             each(log);
         }
+        self.known_entries(log, singly, each);
     }
 
     /// Writes the value in chunks, at least one, each of which has the checksum of the one before in its own.
@@ -470,6 +475,7 @@ impl Packed {
                 end(log);
             }
         };
+        log.begin(Kind::Seed).number(self.groups.seed());
         log.begin(Kind::Moving).number(self.moving_number());
         self.texts.borrow().save(|number, table| {
             log.begin(Kind::Table).number(number.into()).bytes(table);
@@ -507,7 +513,7 @@ impl Packed {
                 save_apart(self.groups.id(slot), stock, part, &mut log, &mut each);
             }
         }
-        self.rest(&mut log, &mut each);
+        self.rest(&mut log, false, &mut each);
         log.begin(Kind::End);
         end(&mut log);
     }

@@ -165,6 +165,24 @@ impl<'a> Kept<'a> {
         self.uris.encode_in(self.words, chunk_bytes, each);
     }
 
+    /// Returns the due time of a URI that is queued or leased.
+    pub fn due_of(&self, execution: &[u8], uri: &[u8]) -> Option<Millis> {
+        let stored = self.words.stored(execution)?;
+        self.uris.due_of(&stored, &self.words.stored_uri(uri))
+    }
+
+    /// Returns the URIs that [`super::Op::Drop`] would remove.
+    pub fn dropped_by(&self, execution: &[u8], limit: u64) -> Vec<Vec<u8>> {
+        let Some(stored) = self.words.stored(execution) else {
+            return Vec::new();
+        };
+        let uris = self.uris.dropped_by(&stored, limit);
+        let uris = uris
+            .into_iter()
+            .map(|uri| self.words.uri(&uri).into_owned());
+        uris.collect()
+    }
+
     /// See [`Uris::contains`].
     pub fn contains(&self, execution: &[u8], uri: &[u8]) -> bool {
         let stored = self.words.stored(execution);

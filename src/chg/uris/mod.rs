@@ -30,7 +30,7 @@ pub use bounds::{EXECUTION_BYTES, MAX_WEIGHT, URI_BYTES};
 pub(super) use encoding::{Bytes, first_uri};
 pub use encoding::{CHUNK_BYTES, ENVELOPE};
 pub use kept::{Kept, Words};
-pub use op::{Changed, Op};
+pub use op::{Changed, End, Op};
 pub use record::Position;
 
 use executions::Gone;
@@ -249,6 +249,37 @@ impl Uris {
         execution.is_some_and(|execution| self.knows(execution.number, uri))
     }
 
+    /// Returns the due time of a URI that is queued or leased for an execution.
+    pub(super) fn due_of(&self, execution: &[u8], uri: &[u8]) -> Option<Millis> {
+        let number = self.executions.find(execution)?.number;
+        let mut leases = self.leases.iter().filter(|lease| !lease.dropped);
+        let leased = leases.find(|lease| lease.place.execution == number && *lease.uri == *uri);
+        let place = leased.map(|lease| lease.place);
+        place
+            .or_else(|| self.queue.find(number, uri))
+            .map(|place| place.due)
+    }
+
+    /// Returns the URIs that [`Op::Drop`] would remove.
+    pub(super) fn dropped_by(&self, execution: &[u8], limit: u64) -> Vec<Box<[u8]>> {
+        let Some(number) = self.executions.find(execution).map(|e| e.number) else {
+            return Vec::new();
+        };
+        let leases = self.leases.iter();
+        let leased = leases.filter(|lease| lease.place.execution == number && !lease.dropped);
+        let mut uris: Vec<Box<[u8]>> = leased.map(|lease| lease.uri.clone()).collect();
+        let mut left = limit;
+        self.queue.walk(Position::first_of(number), &mut |record| {
+            let is_next = left > 0 && record.place.execution == number;
+            if is_next {
+                left -= 1;
+                uris.push(record.uri.into());
+            }
+            is_next
+        });
+        uris
+    }
+
     /// Returns true if an execution has a URI, queued or leased.
     fn knows(&self, execution: u64, uri: &[u8]) -> bool {
         let leased = self.leases.iter().any(|lease| {
@@ -317,7 +348,7 @@ impl Uris {
     /// let next = uris.pick(1000, &|_| false).unwrap().to_vec();
     /// uris.apply(&Op::Take { token: 7, execution: &next, now: 1000 });
     /// assert_eq!(uris.leased(7).unwrap().stored, b"http://example.com/");
-    /// assert_eq!(uris.apply(&Op::Done { token: 7 }), Changed::Removed(1));
+    /// assert_eq!(uris.apply(&Op::done(7)), Changed::Removed(1));
     /// assert!(uris.is_empty());
     /// ```
     pub fn apply(&mut self, op: &Op<'_>) -> Changed {
@@ -346,7 +377,7 @@ impl Uris {
                 execution,
                 now,
             } => self.take(token, execution, now, gone),
-            Op::Done { token } => self.done(token, gone),
+            Op::Done { token, .. } => self.done(token, gone),
             Op::Return { token, due, failed } => self.put_back(token, due, failed, gone),
             Op::Drop { execution, limit } => self.drop_execution(execution, limit, gone),
             Op::Remove { execution, uri } => self.remove(execution, uri, gone),

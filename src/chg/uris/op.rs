@@ -41,6 +41,8 @@ pub enum Op<'a> {
     Done {
         /// Token of the lease.
         token: u64,
+        /// Reason why the URI leaves the queue.
+        end: End,
     },
     /// Returns a leased URI to its position in the queue.
     Return {
@@ -73,6 +75,32 @@ pub enum Op<'a> {
     },
 }
 
+/// The reason why a URI leaves the queue for good.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct End {
+    /// The URI was not fetched, because its leases expired too often.
+    pub is_given_up: bool,
+    /// HTTP status of the fetch, 0 to 999, if known.
+    pub status: Option<u16>,
+}
+
+impl End {
+    /// Returns the value as a number: bit 0 if the URI was given up, the other bits the status plus 1.
+    pub fn to_number(self) -> u64 {
+        let status = self.status.map_or(0, |status| u64::from(status) + 1);
+        status << 1 | u64::from(self.is_given_up)
+    }
+
+    /// Parses the result of [`End::to_number`].
+    pub fn from_number(number: u64) -> Option<End> {
+        let status = number >> 1;
+        (status <= 1000).then(|| End {
+            is_given_up: number & 1 == 1,
+            status: status.checked_sub(1).map(|status| status as u16),
+        })
+    }
+}
+
 /// The effect of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changed {
@@ -98,6 +126,12 @@ fn number(n: u64) -> Vec<u8> {
 }
 
 impl<'a> Op<'a> {
+    /// Returns the change that removes a leased URI that is done.
+    pub fn done(token: u64) -> Op<'a> {
+        let end = End::default();
+        Op::Done { token, end }
+    }
+
     /// Returns true if the change adds URIs. It then creates the key if necessary.
     pub fn makes_the_key(&self) -> bool {
         matches!(self, Op::Add { .. } | Op::Load { .. })
@@ -132,7 +166,8 @@ impl<'a> Op<'a> {
                 execution.to_vec(),
                 number(now),
             ],
-            Op::Done { token } => vec![b"DONE".to_vec(), number(token)],
+            // Only packed frontiers know URIs that are done.
+            Op::Done { token, .. } => vec![b"DONE".to_vec(), number(token)],
             Op::Return { token, due, failed } => vec![
                 b"RETURN".to_vec(),
                 number(token),
@@ -176,6 +211,7 @@ impl<'a> Op<'a> {
             },
             (b"DONE", &[token]) => Op::Done {
                 token: unsigned("token", token, MAX_INTEGER)?,
+                end: End::default(),
             },
             (b"RETURN", &[token, due, failed]) => Op::Return {
                 token: unsigned("token", token, MAX_INTEGER)?,

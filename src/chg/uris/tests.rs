@@ -158,7 +158,7 @@ impl Model {
                 self.leased.push((token, false, self.queued.remove(at)));
                 Changed::Taken
             }
-            Op::Done { token } => match self.leased.iter().position(|l| l.0 == token) {
+            Op::Done { token, .. } => match self.leased.iter().position(|l| l.0 == token) {
                 Some(at) => Changed::Removed(u64::from(!self.leased.remove(at).1)),
                 None => Changed::Nothing,
             },
@@ -283,7 +283,7 @@ fn op_of<'a>(step: &Step, uri: &'a [u8], tokens: &[u64], token: u64) -> Option<O
             execution: EXECUTIONS[execution],
             now,
         },
-        Step::Done { lease: at } => Op::Done { token: lease(at) },
+        Step::Done { lease: at } => Op::done(lease(at)),
         Step::Return {
             lease: at,
             due,
@@ -502,7 +502,7 @@ fn sample() -> Uris {
         limit: 3,
     });
     for token in 0..3 {
-        uris.apply(&Op::Done { token });
+        uris.apply(&Op::done(token));
     }
     uris
 }
@@ -574,7 +574,7 @@ fn shares(weights: &[(Vec<u8>, u64)], picks: u64) -> BTreeMap<Vec<u8>, u64> {
     let mut got = BTreeMap::new();
     for token in 0..picks {
         let execution = take(&mut uris, token, 0).unwrap();
-        uris.apply(&Op::Done { token });
+        uris.apply(&Op::done(token));
         let weight = weights.iter().find(|(id, _)| *id == execution).unwrap().1;
         supply(&mut uris, &execution, weight);
         *got.entry(execution).or_insert(0) += 1;
@@ -667,7 +667,7 @@ fn who_comes_and_goes_gets_no_more_than_its_share() {
             add(&mut uris, b"visits", 5000 + token as usize);
         }
         visits += u32::from(take(&mut uris, token, 10).unwrap() == b"visits");
-        uris.apply(&Op::Done { token });
+        uris.apply(&Op::done(token));
     }
     assert!((98..=101).contains(&visits), "{visits} of 1000");
 }
@@ -686,7 +686,7 @@ fn a_stream_of_new_executions_keeps_nobody_waiting_for_ever() {
             1000 + token as usize,
         );
         old += u32::from(take(&mut uris, token, 10).unwrap() == b"old");
-        uris.apply(&Op::Done { token });
+        uris.apply(&Op::done(token));
     }
     assert!(old >= 10, "{old} of 100");
     assert!(uris.executions.iter().count() < 120);
@@ -761,7 +761,7 @@ fn many_uris_go_in_and_out_in_order() {
         let place = uris.leases[0].place;
         assert!(last <= (place.depth, place.due, place.seq));
         last = (place.depth, place.due, place.seq);
-        uris.apply(&Op::Done { token });
+        uris.apply(&Op::done(token));
     }
     assert!(uris.is_empty());
     assert!(uris.memory() < memory / 100);
@@ -862,7 +862,7 @@ fn what_cannot_be_is_not_done() {
         uris.queue.assert_sound();
     }
     assert_eq!(loaded(&chunks(&uris, 10)), uris);
-    assert_eq!(uris.apply(&Op::Done { token: 3 }), Changed::Nothing);
+    assert_eq!(uris.apply(&Op::done(3)), Changed::Nothing);
     take(&mut uris, 5, MAX_INTEGER).unwrap();
     let twice = Op::Take {
         token: 5,

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use smallvec::{Array, SmallVec};
 
-use super::{Arg, ArgKind, Args, Error, Grammar, Shape};
+use super::{After, Arg, ArgKind, Args, Error, Grammar, Integer, Shape};
 
 /// A shape whose value is converted by a function.
 #[derive(Clone, Copy)]
@@ -107,6 +107,55 @@ where
                 return Ok(all);
             }
         }
+    }
+}
+
+/// A keyword, a number, and as many values, which are the last arguments: `ITEMS n item [item ...]`. So a value may be
+/// any word.
+#[derive(Clone, Copy)]
+pub struct Counted<S, const N: usize = 1> {
+    /// Name of the whole; if it is empty, the arguments are described individually.
+    pub name: &'static str,
+    /// The keyword.
+    pub word: &'static str,
+    /// Maximum number of values.
+    pub most: u64,
+    /// Shape of a value.
+    pub shape: S,
+}
+
+impl<S, const N: usize> Counted<S, N> {
+    fn number(&self) -> After<Integer> {
+        Integer::new("n", 1, self.most).after(self.word)
+    }
+}
+
+impl<'a, S: Shape<'a>, const N: usize> Shape<'a> for Counted<S, N>
+where
+    [S::Value; N]: Array<Item = S::Value>,
+{
+    type Value = SmallVec<[S::Value; N]>;
+
+    fn arg(&self) -> Arg {
+        let parts = vec![self.number().arg(), self.shape.arg().multiple()];
+        Arg::of_parts(self.name, ArgKind::Block, parts)
+    }
+
+    fn begins(&self, args: &Args<'a>) -> bool {
+        args.is(self.word)
+    }
+
+    fn read(&self, args: &mut Args<'a>) -> Result<Self::Value, Error> {
+        let n = self.number().read(args)?;
+        let words = n as usize * self.shape.arg().fewest();
+        if args.left() != words {
+            return Err(args.wrong(&format!(
+                "ERR {} {n} must be followed by {words} arguments, but {} follow",
+                self.word,
+                args.left()
+            )));
+        }
+        (0..n).map(|_| self.shape.read(args)).collect()
     }
 }
 

@@ -33,7 +33,9 @@ mod shapes;
 
 pub use arg::{Arg, ArgKind, Limits};
 pub use args::{Args, Error};
-pub use combined::{AnyOf, Before, Block, Many, Map, OneOf, Optional, Rest, Slot, block, take};
+pub use combined::{
+    AnyOf, Before, Block, Counted, Many, Map, OneOf, Optional, Rest, Slot, block, take,
+};
 pub use shapes::{After, Bytes, BytesForm, Choice, Flag, Form, FormOf, Integer, Shape, Text};
 
 /// Arguments that are read together as one value.

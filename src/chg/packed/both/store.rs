@@ -2,6 +2,7 @@
 
 use crawlspace_host::keyspace::{Keyspace, Result};
 
+use super::super::Packed;
 use super::super::Stored;
 use super::{Both, BothName, Home};
 use crate::chg::group::{FIELD_NAMES, Group, Options};
@@ -45,6 +46,14 @@ impl<P: Store, H: Home<P>> Store for Both<P, H> {
 
     fn has_plain_groups(&self) -> bool {
         self.either.packed.is_none() || self.change.is_some()
+    }
+
+    fn packed<T>(&mut self, act: impl FnOnce(&mut Packed) -> T) -> Result<Option<T>> {
+        match self.change {
+            // No URL is known before the frontier is packed.
+            Some(_) => Ok(None),
+            None => self.either.packed(act),
+        }
     }
 
     fn is_misplaced(&mut self, key: &Self::Name) -> bool {

@@ -1,0 +1,400 @@
+//! Known URLs: adds a URL unless the frontier has seen it, tells what became of it, and forgets it.
+
+use std::hash::{BuildHasher, RandomState};
+
+use crawlspace_host::reply::Reply;
+use crawlspace_host::text::Shown;
+
+use super::add::{Entered, Kept};
+use super::error::{Error, Result};
+use super::frontier::Frontier;
+use super::job::{Job, Lent};
+use super::known::{Known, Misfit, Print, Shape, State};
+use super::packed::Packed;
+use super::store::Store;
+use super::time::Millis;
+use super::transition::{Event, Seen};
+use super::uris::{Op, Stock};
+
+/// The space that a client asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked<'a> {
+    /// Number of bits of a record that identify a URL; 96 if not given.
+    pub bits: Option<u64>,
+    /// Name of a space that executions share.
+    pub share: Option<&'a [u8]>,
+}
+
+impl Asked<'_> {
+    fn shape(&self) -> Shape {
+        Shape {
+            is_wide: self.bits == Some(128),
+            is_shared: self.share.is_some(),
+        }
+    }
+}
+
+/// Which URLs to forget.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection<'a> {
+    /// Only those of this group.
+    pub group: Option<&'a [u8]>,
+    /// Only those that changed before this time.
+    pub before: Option<Millis>,
+    /// Only those in this state.
+    pub state: Option<State>,
+}
+
+/// Returns a new secret key.
+fn secret() -> [u8; 16] {
+    let random = || RandomState::new().hash_one(0).to_le_bytes();
+    let mut secret = [0; 16];
+    secret[..8].copy_from_slice(&random());
+    secret[8..].copy_from_slice(&random());
+    secret
+}
+
+/// Returns the counts of URLs in each state.
+fn counts_reply(counts: [u64; 4]) -> Reply {
+    let sum = counts.iter().sum();
+    let named = State::ALL.map(|state| (state.name(), Reply::count(counts[state as usize])));
+    let [queued, leased, done, given_up] = named;
+    Reply::named([queued, leased, done, given_up, ("known", Reply::count(sum))])
+}
+
+impl<K: Store> Frontier<K> {
+    /// Calls `act` with the packed frontier.
+    ///
+    /// # Errors
+    /// `PLAIN` if the frontier is in another storage.
+    fn with_known<T>(&self, ks: &mut K, act: impl FnOnce(&mut Packed) -> T) -> Result<T> {
+        let done = ks.packed(act)?;
+        done.ok_or_else(|| match ks.has_plain_writers() {
+            true => Error::Plain,
+            false => Error::Moving,
+        })
+    }
+
+    /// Returns true if the frontier knows URLs.
+    pub(super) fn knows_urls(&self, ks: &mut K) -> Result<bool> {
+        let knows = ks.packed(|packed| !packed.spaces().is_empty())?;
+        Ok(knows.unwrap_or(false))
+    }
+
+    /// Returns true if an execution remembers its URLs.
+    pub(super) fn has_space(&self, ks: &mut K, execution: &[u8]) -> Result<bool> {
+        let has = ks.packed(|packed| packed.spaces().member(execution).is_some())?;
+        Ok(has.unwrap_or(false))
+    }
+
+    /// Returns true if a URL is unknown, or was done at least `fresh` ago.
+    pub(super) fn is_new(
+        &self,
+        ks: &mut K,
+        execution: &[u8],
+        url: &[u8],
+        fresh: Option<Millis>,
+        now: Millis,
+    ) -> Result<bool> {
+        let found = ks.packed(|packed| packed.find_url(execution, url, None))?;
+        let known = found.flatten().and_then(|found| found.known);
+        Ok(match known {
+            None => true,
+            Some(known) if known.state.has_text() => false,
+            Some(known) => {
+                fresh.is_some_and(|fresh| now.saturating_sub(known.changed_ms()) >= fresh)
+            }
+        })
+    }
+
+    /// Makes an execution remember its URLs.
+    ///
+    /// # Errors
+    /// `PLAIN` if the frontier is not packed; `KNOWN` if the execution has URIs that were queued before, or another space.
+    pub fn space(
+        &mut self,
+        ks: &mut K,
+        execution: &[u8],
+        asked: &Asked<'_>,
+        now: Millis,
+    ) -> Result<()> {
+        let is_new = self.with_known(ks, |packed| packed.spaces().member(execution).is_none())?;
+        let queued = self.ledger.queued_of(ks, execution)?;
+        if is_new && queued > 0 {
+            return Err(Error::Known(format!(
+                "execution '{}' has {queued} URIs that were queued before it remembered any; finish or drop them, or use another execution",
+                Shown(execution)
+            )));
+        }
+        let joined = self.with_known(ks, |packed| {
+            let joined = packed.join_space(execution, asked.share, asked.shape(), secret());
+            packed.set_clock(now);
+            joined
+        })?;
+        joined.map_err(|misfit| {
+            Error::Known(match misfit {
+                Misfit::Other => format!(
+                    "execution '{}' has another space; CHG.FORGET of all its URLs removes that",
+                    Shown(execution)
+                ),
+                Misfit::Shape => format!(
+                    "the space of execution '{}' was made with other BITS; CHG.FORGET of all its URLs removes it",
+                    Shown(execution)
+                ),
+            })
+        })
+    }
+
+    /// Adds URLs that are not known yet, or were done at least `fresh` ago.
+    ///
+    /// # Errors
+    /// `PLAIN` if the frontier is not packed; `KNOWN` if the execution has URIs that were queued before.
+    pub fn discover(
+        &mut self,
+        ks: &mut K,
+        execution: &[u8],
+        (weight, fresh): (Option<u64>, Option<Millis>),
+        urls: &[Kept<'_>],
+        now: Millis,
+    ) -> Result<Vec<Entered>> {
+        if !self.has_space(ks, execution)? {
+            if self.drops.has(ks, execution, now)? {
+                return Ok(vec![Entered::Refused; urls.len()]);
+            }
+            self.space(ks, execution, &Asked::default(), now)?;
+        }
+        self.enter(ks, execution, (weight, fresh), urls, now)
+    }
+
+    /// Returns what is known of URLs: for each, nil or `[state, due, status, attempts, changed]`.
+    ///
+    /// # Errors
+    /// `PLAIN` if the frontier is not packed.
+    pub fn known(&mut self, ks: &mut K, execution: &[u8], urls: &[&[u8]]) -> Result<Reply> {
+        let all = self.with_known(ks, |packed| {
+            let all = urls.iter().map(|url| {
+                let found = packed.find_url(execution, url, None);
+                let Some(known) = found.and_then(|found| found.known) else {
+                    return Reply::Nil;
+                };
+                let due = match known.state.has_text() {
+                    true => packed.due_of_url(execution, &known, url),
+                    false => None,
+                };
+                let optional = |n: Option<u64>| n.map_or(Reply::Int(-1), Reply::count);
+                Reply::Array(vec![
+                    Reply::bulk(known.state.name()),
+                    optional(due),
+                    optional(known.status.map(u64::from)),
+                    Reply::count(known.attempts.into()),
+                    Reply::count(known.changed_ms()),
+                ])
+            });
+            all.collect()
+        })?;
+        Ok(Reply::Array(all))
+    }
+
+    /// Returns the number of URLs of an execution in each state.
+    ///
+    /// # Errors
+    /// `PLAIN` if the frontier is not packed.
+    pub fn count_known(&mut self, ks: &mut K, execution: &[u8]) -> Result<Reply> {
+        self.with_known(ks, |packed| {
+            let member = packed.spaces().member(execution);
+            counts_reply(member.map_or([0; 4], |member| member.counts))
+        })
+    }
+
+    /// Forgets URLs, and removes them from the queue; leased ones stay. Returns the number of URLs forgotten.
+    ///
+    /// # Errors
+    /// `PLAIN` if the frontier is not packed.
+    pub fn forget(
+        &mut self,
+        ks: &mut K,
+        execution: &[u8],
+        urls: &[&[u8]],
+        now: Millis,
+    ) -> Result<u64> {
+        self.with_known(ks, |_| ())?;
+        self.evict_idle(ks, now)?;
+        let mut forgotten = 0;
+        for url in urls {
+            let found = self.with_known(ks, |packed| {
+                let (member, _) = packed.spaces().of(execution)?;
+                let (space, number) = (member.space.clone(), member.number);
+                let found = packed.find_url(execution, url, None)?;
+                Some((space, number, found.print, found.known?))
+            })?;
+            let Some((space, number, print, known)) = found else {
+                continue;
+            };
+            match known.state {
+                State::Done | State::GivenUp => {
+                    self.with_known(ks, |packed| packed.forget_url(&space, &print))?;
+                    forgotten += 1;
+                }
+                State::Queued if known.member == number => {
+                    forgotten += u64::from(self.unqueue_url(ks, execution, url, &known, now)?);
+                }
+                // The crawl that discovered it is working on it.
+                State::Queued | State::Leased => {}
+            }
+        }
+        Ok(forgotten)
+    }
+
+    /// Removes a queued URL; returns false if it is in no queue.
+    fn unqueue_url(
+        &mut self,
+        ks: &mut K,
+        execution: &[u8],
+        url: &[u8],
+        known: &Known,
+        now: Millis,
+    ) -> Result<bool> {
+        let group = self.with_known(ks, |packed| packed.group_of_url(execution, known, url))?;
+        let Some(group) = group else {
+            return Ok(false);
+        };
+        let mut loaded = self.groups.load(ks, &group)?;
+        let key = self.keys.uris_key(ks, &group);
+        let remove = Op::Remove {
+            execution,
+            uri: url,
+        };
+        ks.change_uris(&key, &remove)?;
+        self.ledger
+            .delist_if_done(ks, &self.groups, &loaded, execution)?;
+        self.ledger.tally(ks, execution, -1)?;
+        let seen = Seen::at(now, Stock::default());
+        let step = loaded.group.on(Event::Dropped { uris: 1 }, &seen);
+        self.apply(ks, &mut loaded, &step, now)?;
+        Ok(true)
+    }
+
+    /// Removes the space of an execution that knows no URL.
+    fn leave_if_empty(&mut self, ks: &mut K, execution: &[u8]) -> Result<()> {
+        self.with_known(ks, |packed| {
+            let member = packed.spaces().member(execution);
+            if member.is_some_and(|member| member.counts == [0; 4]) {
+                packed.leave_space(execution);
+            }
+        })
+    }
+}
+
+/// Calls `each` with all URLs of a space, in slices.
+async fn each_url<K: Store>(
+    lent: &Lent<K>,
+    space: &[u8],
+    each: &mut dyn FnMut(&mut Packed, &Print, Known),
+) -> Result<()> {
+    let mut from = Some(0);
+    lent.slices(|frontier, ks, time| {
+        while let Some(at) = from {
+            from = frontier.with_known(ks, |packed| {
+                let (urls, next) = packed.spaces().space(space)?.page(at);
+                for (print, known) in &urls {
+                    each(packed, print, *known);
+                }
+                next
+            })?;
+            if from.is_some() && !time() {
+                return Ok(false);
+            }
+        }
+        Ok::<_, Error>(true)
+    })
+    .await
+}
+
+/// Creates a job that forgets URLs that are neither queued nor leased. Its reply is their number. Without a selection, it
+/// also removes the space of the execution if nothing is known any more.
+pub fn forget_selected<K: Store>(execution: &[u8], selection: &Selection<'_>) -> Job<K> {
+    let execution = execution.to_vec();
+    let group = selection.group.map(<[u8]>::to_vec);
+    let (before, state) = (selection.before, selection.state);
+    let all = *selection == Selection::default();
+    Job::new(async move |lent: Lent<K>| {
+        let found = lent.with(|frontier, ks| {
+            frontier.with_known(ks, |packed| {
+                let member = packed.spaces().member(&execution)?;
+                let hash = group.as_ref().map(|group| packed.group_hash(group));
+                Some((member.space.clone(), member.number, hash))
+            })
+        })?;
+        let Some((space, number, hash)) = found else {
+            return Ok(Reply::count(0));
+        };
+        let mut forgotten = 0;
+        each_url(&lent, &space, &mut |packed, print, known| {
+            let is_selected = known.member == number
+                && !known.state.has_text()
+                && state.is_none_or(|state| state == known.state)
+                && hash.is_none_or(|hash| hash == known.group)
+                && before.is_none_or(|before| known.changed_ms() < before);
+            if is_selected {
+                packed.forget_url(&space, print);
+                forgotten += 1;
+            }
+        })
+        .await?;
+        if all {
+            lent.with(|frontier, ks| frontier.leave_if_empty(ks, &execution))?;
+        }
+        Ok(Reply::count(forgotten))
+    })
+}
+
+/// Creates a job that counts the URLs of an execution that belong to a group.
+pub fn count_in_group<K: Store>(execution: &[u8], group: &[u8]) -> Job<K> {
+    let (execution, group) = (execution.to_vec(), group.to_vec());
+    Job::new(async move |lent: Lent<K>| {
+        let mut counts = [0; 4];
+        let found = lent.with(|frontier, ks| {
+            frontier.with_known(ks, |packed| {
+                let member = packed.spaces().member(&execution)?;
+                Some((
+                    member.space.clone(),
+                    member.number,
+                    packed.group_hash(&group),
+                ))
+            })
+        })?;
+        if let Some((space, number, hash)) = found {
+            each_url(&lent, &space, &mut |_, _, known| {
+                if known.member == number && known.group == hash {
+                    counts[known.state as usize] += 1;
+                }
+            })
+            .await?;
+        }
+        Ok(counts_reply(counts))
+    })
+}
+
+/// Gives the URLs of a group that are neither queued nor leased to another group.
+pub(super) async fn regroup<K: Store>(lent: &Lent<K>, from: &[u8], to: &[u8]) -> Result<()> {
+    let found = lent.with(|_, ks| {
+        ks.packed(|packed| {
+            let names = packed.spaces().spaces().map(|(name, _)| name.into());
+            let names: Vec<Box<[u8]>> = names.collect();
+            (names, packed.group_hash(from), packed.group_hash(to))
+        })
+    })?;
+    let Some((names, from, to)) = found else {
+        return Ok(());
+    };
+    for name in names {
+        each_url(lent, &name, &mut |packed, print, known| {
+            if known.group == from && !known.state.has_text() {
+                let known = Known { group: to, ..known };
+                packed.regroup_url(&name, print, known);
+            }
+        })
+        .await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,324 @@
+//! Spaces: which URLs an execution, or several that share one, has discovered.
+
+use std::collections::BTreeMap;
+
+use siphasher::sip128::SipHasher13;
+use smallvec::SmallVec;
+
+use super::record::Known;
+use super::table::{Page, Table};
+
+/// A fingerprint of a URL.
+pub type Print = SmallVec<[u8; 12]>;
+
+/// Number of different fingerprints that are tried for a URL.
+const TRIES: u64 = 4;
+
+/// Difference between these fingerprints: the golden ratio, which is odd.
+const STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The layout of the records of a space. It never changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shape {
+    /// Fingerprints have 96 bits instead of 64.
+    pub is_wide: bool,
+    /// The space is shared by executions.
+    pub is_shared: bool,
+}
+
+impl Shape {
+    /// Returns the length of a fingerprint in bytes.
+    fn print_bytes(self) -> usize {
+        if self.is_wide { 12 } else { 8 }
+    }
+
+    /// Returns the width of a record in bytes.
+    pub(in crate::chg) fn width(self) -> usize {
+        Known::width(self.print_bytes(), self.is_shared)
+    }
+}
+
+/// The URLs that one or more executions know.
+#[derive(Clone)]
+pub struct Space {
+    shape: Shape,
+    /// Key of the fingerprints.
+    secret: [u8; 16],
+    table: Table,
+    /// Number of executions that use it.
+    members: u32,
+}
+
+impl Space {
+    fn new(shape: Shape, secret: [u8; 16]) -> Space {
+        Space {
+            shape,
+            secret,
+            table: Table::new(shape.width()),
+            members: 0,
+        }
+    }
+
+    /// Returns how its URLs are stored.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Returns the key of its fingerprints.
+    pub fn secret(&self) -> &[u8; 16] {
+        &self.secret
+    }
+
+    /// Returns the number of known URLs.
+    pub fn len(&self) -> u64 {
+        self.table.len()
+    }
+
+    /// Returns true if no URL is known.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the fingerprints of a URL, in the order in which they are tried.
+    pub fn prints(&self, url: &[u8]) -> impl Iterator<Item = Print> + use<> {
+        let hash = SipHasher13::new_with_key(&self.secret).hash(url);
+        let len = self.shape.print_bytes();
+        (0..TRIES).map(move |n| {
+            let first = hash.h1.wrapping_add(n.wrapping_mul(STRIDE));
+            let mut print = Print::from_slice(&first.to_le_bytes());
+            print.extend_from_slice(&hash.h2.to_le_bytes()[..len - 8]);
+            print
+        })
+    }
+
+    /// Returns what is known of the URL with a fingerprint.
+    pub fn get(&self, print: &[u8]) -> Option<Known> {
+        let record = self.table.get(print)?;
+        Known::read(record, print.len())
+    }
+
+    /// Returns the expected number of URLs that are wrongly taken for known ones: n²/2⁶⁵, or n²/2⁹⁷ with wide
+    /// fingerprints.
+    pub fn expected_lost(&self) -> f64 {
+        let n = self.len() as f64;
+        let bits = if self.shape.is_wide { 97 } else { 65 };
+        n * n / f64::exp2(f64::from(bits))
+    }
+
+    /// Returns some records of a walk, which starts at 0.
+    pub(in crate::chg) fn page(&self, from: u64) -> (Vec<(Print, Known)>, Option<u64>) {
+        let page = self.table.page(from);
+        let len = self.shape.print_bytes();
+        let known = page.records().filter_map(|record| {
+            let known = Known::read(record, len)?;
+            Some((Print::from_slice(&record[..len]), known))
+        });
+        (known.collect(), page.next)
+    }
+
+    /// Returns some records as they are stored.
+    pub(in crate::chg) fn stored(&self, from: u64) -> (Vec<u8>, Option<u64>) {
+        let page: Page<'_> = self.table.page(from);
+        let bytes = page.records().flatten().copied().collect();
+        (bytes, page.next)
+    }
+}
+
+/// An execution with a space.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Name of its space.
+    pub space: Box<[u8]>,
+    /// Number of the execution within the space.
+    pub number: u32,
+    /// Number of URLs in each state.
+    pub counts: [u64; 4],
+}
+
+/// All spaces of a frontier.
+#[derive(Clone, Default)]
+pub struct Spaces {
+    members: BTreeMap<Box<[u8]>, Member>,
+    spaces: BTreeMap<Box<[u8]>, Space>,
+    /// Present time in units of ten minutes, as of the last change.
+    pub clock: u32,
+}
+
+/// A reason why a space cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misfit {
+    /// The execution has another space.
+    Other,
+    /// The space exists in another shape.
+    Shape,
+}
+
+/// Returns the name of the space of one execution, or of a shared one.
+pub fn name_of(execution: &[u8], share: Option<&[u8]>) -> Box<[u8]> {
+    match share {
+        Some(share) => [b"s", share].concat().into(),
+        None => [b"e", execution].concat().into(),
+    }
+}
+
+impl Spaces {
+    /// Returns true if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Returns an execution that has a space.
+    pub fn member(&self, execution: &[u8]) -> Option<&Member> {
+        self.members.get(execution)
+    }
+
+    /// Returns all executions that have a space.
+    pub fn members(&self) -> impl Iterator<Item = (&[u8], &Member)> {
+        let members = self.members.iter();
+        members.map(|(execution, member)| (&**execution, member))
+    }
+
+    /// Returns a space.
+    pub fn space(&self, name: &[u8]) -> Option<&Space> {
+        self.spaces.get(name)
+    }
+
+    /// Returns all spaces, by name.
+    pub fn spaces(&self) -> impl Iterator<Item = (&[u8], &Space)> {
+        self.spaces.iter().map(|(name, space)| (&**name, space))
+    }
+
+    /// Returns the space of an execution.
+    pub fn of(&self, execution: &[u8]) -> Option<(&Member, &Space)> {
+        let member = self.member(execution)?;
+        Some((member, self.spaces.get(&member.space)?))
+    }
+
+    /// Returns the name of the execution with a number in a space.
+    pub fn execution(&self, space: &[u8], number: u32) -> Option<&[u8]> {
+        let mut members = self.members();
+        let found = members.find(|(_, member)| *member.space == *space && member.number == number);
+        found.map(|(execution, _)| execution)
+    }
+
+    /// Gives an execution a space, which is made if it does not exist, and a number in it: the next one, unless given.
+    ///
+    /// # Errors
+    /// If the execution has another space, or the space another shape.
+    pub fn join(
+        &mut self,
+        execution: &[u8],
+        name: &[u8],
+        shape: Shape,
+        secret: [u8; 16],
+        number: Option<u32>,
+    ) -> Result<(), Misfit> {
+        if let Some(member) = self.members.get(execution)
+            && *member.space != *name
+        {
+            return Err(Misfit::Other);
+        }
+        let new = || Space::new(shape, secret);
+        let space = match self.spaces.get_mut(name) {
+            Some(space) if space.shape != shape => return Err(Misfit::Shape),
+            Some(space) => space,
+            None => self.spaces.entry(name.into()).or_insert_with(new),
+        };
+        if self.members.contains_key(execution) {
+            return Ok(());
+        }
+        space.members += 1;
+        let used = self.members.values().filter(|m| *m.space == *name);
+        let next = used.map(|member| member.number.saturating_add(1)).max();
+        let number = number.or(next).unwrap_or(0);
+        let member = Member {
+            space: name.into(),
+            number,
+            counts: [0; 4],
+        };
+        self.members.insert(execution.into(), member);
+        Ok(())
+    }
+
+    /// Takes its space from an execution without known URLs. The space goes with its last execution.
+    pub fn leave(&mut self, execution: &[u8]) {
+        let Some(member) = self.members.remove(execution) else {
+            return;
+        };
+        if let Some(space) = self.spaces.get_mut(&member.space) {
+            space.members -= 1;
+            if space.members == 0 {
+                self.spaces.remove(&member.space);
+            }
+        }
+    }
+
+    /// Stores what is known of a URL; `None` forgets it. Returns what was known before.
+    pub fn set(&mut self, name: &[u8], print: &[u8], known: Option<Known>) -> Option<Known> {
+        let space = self.spaces.get_mut(name)?;
+        if print.len() != space.shape.print_bytes() {
+            return None;
+        }
+        let before = space.get(print);
+        match known {
+            Some(known) => {
+                let record = known.write(print, space.shape.width());
+                space.table.put(print.len(), &record);
+            }
+            None => space.table.remove(print),
+        }
+        if before.is_some() || known.is_some() {
+            self.count(name, before, known);
+        }
+        before
+    }
+
+    fn count(&mut self, name: &[u8], before: Option<Known>, after: Option<Known>) {
+        let is_shared = self.spaces.get(name).is_some_and(|s| s.shape.is_shared);
+        for (known, change) in [(before, u64::MAX), (after, 1)] {
+            let Some(known) = known else { continue };
+            let execution = match is_shared {
+                false => self.members.get_mut(&name[1..]),
+                true => {
+                    let mut members = self.members.values_mut();
+                    members.find(|m| *m.space == *name && m.number == known.member)
+                }
+            };
+            if let Some(member) = execution {
+                let count = &mut member.counts[known.state as usize];
+                *count = count.wrapping_add(change);
+            }
+        }
+    }
+
+    /// Adds records as they are stored.
+    ///
+    /// # Errors
+    /// Says what is wrong with the records.
+    pub fn load(&mut self, name: &[u8], records: &[u8]) -> Result<(), &'static str> {
+        let space = self
+            .spaces
+            .get(name)
+            .ok_or("has URLs of an unknown space")?;
+        let (width, len) = (space.shape.width(), space.shape.print_bytes());
+        if !records.len().is_multiple_of(width) {
+            return Err("has an incomplete URL");
+        }
+        for record in records.chunks_exact(width) {
+            let known = Known::read(record, len).ok_or("has a URL with an invalid status")?;
+            self.set(name, &record[..len], Some(known));
+        }
+        Ok(())
+    }
+
+    /// Returns the memory use in bytes.
+    pub fn memory(&self) -> usize {
+        let tables = self.spaces.values().map(|space| space.table.memory());
+        tables.sum::<usize>() + (self.members.len() + self.spaces.len()) * 160
+    }
+
+    /// Returns the number of memory blocks.
+    pub fn pieces(&self) -> usize {
+        self.spaces.values().map(|space| space.table.pieces()).sum()
+    }
+}

@@ -1,0 +1,451 @@
+//! The URLs that a packed frontier knows.
+//!
+//! A change of the URIs of a group also changes what is known of them, here and on replicas: no second log entry is
+//! needed, and the records cannot disagree with the queues.
+
+use crawlspace_compact::number::Malformed;
+
+use super::super::known::{
+    Known, Member, Misfit, Print, Shape, Space, Spaces, State, UNIT, name_of,
+};
+use super::super::time::Millis;
+use super::super::uris::{self, Changed, Op};
+use super::keys::Packed;
+use super::log::{Entries, Kind, Log};
+
+/// The record of a URL: the one that it has, or the fingerprint that it would get.
+pub struct Found {
+    /// Its fingerprint.
+    pub print: Print,
+    /// Its record, if the space has one.
+    pub known: Option<Known>,
+}
+
+/// A record that changes together with the URIs of a group.
+pub(super) struct Noted {
+    space: Box<[u8]>,
+    print: Print,
+    /// `None` if the URL is forgotten.
+    becomes: Option<Known>,
+}
+
+/// Returns the number of a shape in the log.
+fn shape_number(shape: Shape) -> u64 {
+    u64::from(shape.is_wide) | u64::from(shape.is_shared) << 1
+}
+
+impl Packed {
+    /// Returns the URLs that the frontier knows.
+    pub fn spaces(&self) -> &Spaces {
+        &self.known
+    }
+
+    /// Says what time it is, for the changes of known URLs that follow.
+    pub fn set_clock(&mut self, now: Millis) {
+        self.unit = (now / UNIT).min(0xff_ffff) as u32;
+    }
+
+    /// Stores the time before a change of the URIs of a group.
+    pub(super) fn store_clock(&mut self) {
+        if self.unit != self.known.clock && !self.known.is_empty() {
+            self.known.clock = self.unit;
+            self.log.begin(Kind::Clock).number(self.unit.into());
+        }
+    }
+
+    /// Gives an execution a space.
+    ///
+    /// # Errors
+    /// If the execution has another space, or the space another shape.
+    pub fn join_space(
+        &mut self,
+        execution: &[u8],
+        share: Option<&[u8]>,
+        shape: Shape,
+        secret: [u8; 16],
+    ) -> Result<(), Misfit> {
+        let is_new = self.known.member(execution).is_none();
+        let name = name_of(execution, share);
+        self.known.join(execution, &name, shape, secret, None)?;
+        if is_new && let Some((member, space)) = self.known.of(execution) {
+            log_member(&mut self.log, execution, member, space);
+        }
+        Ok(())
+    }
+
+    /// Takes its space from an execution.
+    pub fn leave_space(&mut self, execution: &[u8]) {
+        self.log.begin(Kind::Leave).name(execution);
+        self.known.leave(execution);
+    }
+
+    /// Forgets a URL that is neither queued nor leased.
+    pub fn forget_url(&mut self, space: &[u8], print: &[u8]) {
+        self.log.begin(Kind::Unknown).bytes(space).bytes(print);
+        self.known.set(space, print, None);
+    }
+
+    /// Replaces the group of a URL that is neither queued nor leased.
+    pub fn regroup_url(&mut self, space: &[u8], print: &[u8], known: Known) {
+        self.know(space, print, known);
+        if let Some(space_of) = self.known.space(space) {
+            let record = known.write(print, space_of.shape().width());
+            self.log.begin(Kind::Known).bytes(space).bytes(&record);
+        }
+    }
+
+    fn know(&mut self, space: &[u8], print: &[u8], known: Known) {
+        self.known.set(space, print, Some(known));
+    }
+
+    /// Returns the hash of a group, as records have it.
+    pub fn group_hash(&self, id: &[u8]) -> u32 {
+        self.groups.short_hash(id)
+    }
+
+    /// Finds the record of a URL. The text of a queued or leased one is compared; `here` is the hash of a group that is
+    /// known to have the URL.
+    pub fn find_url(&self, execution: &[u8], url: &[u8], here: Option<u32>) -> Option<Found> {
+        let (member, space) = self.known.of(execution)?;
+        let mut last = None;
+        for print in space.prints(url) {
+            let known = space.get(&print);
+            let is_it = known.is_none_or(|known| {
+                !known.state.has_text()
+                    || here == Some(known.group)
+                    || self.has_text(execution, member, &known, url)
+            });
+            last = Some(Found { print, known });
+            if is_it {
+                break;
+            }
+        }
+        last
+    }
+
+    /// Returns true if a group with the hash of a record has the URL of it queued or leased.
+    fn has_text(&self, execution: &[u8], member: &Member, known: &Known, url: &[u8]) -> bool {
+        let owner = match known.member == member.number {
+            true => Some(execution),
+            false => self.known.execution(&member.space, known.member),
+        };
+        let Some(owner) = owner else { return false };
+        let mut slots = self.groups.with_hash(known.group);
+        slots.any(|slot| {
+            self.look_at_kept(slot, |kept| kept.contains(owner, url))
+                .unwrap_or(false)
+        })
+    }
+
+    /// Returns the due time of a URL that is queued or leased.
+    pub fn due_of_url(&self, execution: &[u8], known: &Known, url: &[u8]) -> Option<Millis> {
+        let member = self.known.member(execution)?;
+        let owner = match known.member == member.number {
+            true => execution,
+            false => self.known.execution(&member.space, known.member)?,
+        };
+        let mut slots = self.groups.with_hash(known.group);
+        slots.find_map(|slot| {
+            self.look_at_kept(slot, |kept| kept.due_of(owner, url))
+                .flatten()
+        })
+    }
+
+    /// Returns the id of a group that has a URL queued or leased.
+    pub fn group_of_url(&self, execution: &[u8], known: &Known, url: &[u8]) -> Option<Vec<u8>> {
+        let mut slots = self.groups.with_hash(known.group);
+        let slot = slots.find(|&slot| {
+            let has = self.look_at_kept(slot, |kept| kept.contains(execution, url));
+            has.unwrap_or(false)
+        })?;
+        Some(self.groups.id(slot).to_vec())
+    }
+
+    /// Returns the records that a change of the URIs of a group will change, before it is made.
+    pub(super) fn note(&self, slot: Option<u32>, id: &[u8], op: &Op<'_>) -> Vec<Noted> {
+        let here = self.group_hash(id);
+        let mut noted = Vec::new();
+        let mut note =
+            |execution: &[u8],
+             url: &[u8],
+             is_here: bool,
+             change: &dyn Fn(Option<Known>, u32) -> Option<Known>| {
+                let Some((member, _)) = self.known.of(execution) else {
+                    return;
+                };
+                let found = self.find_url(execution, url, is_here.then_some(here));
+                if let Some(Found { print, known }) = found {
+                    noted.push(Noted {
+                        space: member.space.clone(),
+                        print,
+                        becomes: change(known, member.number),
+                    });
+                }
+            };
+        let changed = self.known.clock;
+        match *op {
+            Op::Add {
+                execution,
+                uri,
+                attempts,
+                ..
+            } => note(execution, uri, false, &|known, member| {
+                Some(Known {
+                    state: State::Queued,
+                    attempts,
+                    status: known.and_then(|known| known.status),
+                    changed,
+                    group: here,
+                    member,
+                })
+            }),
+            Op::Done { token, .. } | Op::Return { token, .. } => {
+                let leased = slot.and_then(|slot| self.leased_in(slot, token));
+                let Some((execution, url, attempts)) = leased else {
+                    return noted;
+                };
+                note(&execution, &url, true, &|known, _| {
+                    let known = known?;
+                    Some(match *op {
+                        Op::Done { end, .. } => Known {
+                            state: if end.is_given_up {
+                                State::GivenUp
+                            } else {
+                                State::Done
+                            },
+                            attempts: attempts + u32::from(end.is_given_up),
+                            status: end.status.or(known.status),
+                            changed,
+                            ..known
+                        },
+                        Op::Return { failed, .. } => Known {
+                            state: State::Queued,
+                            attempts: attempts + u32::from(failed),
+                            changed,
+                            ..known
+                        },
+                        _ => known,
+                    })
+                });
+            }
+            Op::Drop { execution, limit } => {
+                let urls = slot.and_then(|slot| {
+                    self.look_at_kept(slot, |kept| kept.dropped_by(execution, limit))
+                });
+                for url in urls.unwrap_or_default() {
+                    note(execution, &url, true, &|_, _| None);
+                }
+            }
+            Op::Remove { execution, uri } => note(execution, uri, false, &|known, _| {
+                // The URL may be in another group meanwhile.
+                known.filter(|known| known.group != here)
+            }),
+            Op::Take { .. } | Op::Load { .. } => {}
+        }
+        noted
+    }
+
+    fn leased_in(&self, slot: u32, token: u64) -> Option<(Vec<u8>, Vec<u8>, u32)> {
+        let leased = self.look_at_kept(slot, |kept| {
+            let leased = kept.leased(token).filter(|leased| !leased.dropped)?;
+            let url = kept.uri_of(&leased);
+            Some((leased.execution.to_vec(), url, leased.attempts))
+        });
+        leased.flatten()
+    }
+
+    /// Changes the records after the change of the URIs was made.
+    pub(super) fn settle(&mut self, slot: u32, id: &[u8], op: &Op<'_>, noted: Vec<Noted>) {
+        for Noted {
+            space,
+            print,
+            becomes,
+        } in noted
+        {
+            self.known.set(&space, &print, becomes);
+        }
+        let Op::Take { token, .. } = *op else { return };
+        let Some((execution, url, attempts)) = self.leased_in(slot, token) else {
+            return;
+        };
+        let here = Some(self.group_hash(id));
+        let Some(Found {
+            print,
+            known: Some(known),
+        }) = self.find_url(&execution, &url, here)
+        else {
+            return;
+        };
+        let changed = self.known.clock;
+        if let Some(member) = self.known.member(&execution) {
+            let space = member.space.clone();
+            let leased = Known {
+                state: State::Leased,
+                attempts,
+                changed,
+                ..known
+            };
+            self.know(&space, &print, leased);
+        }
+    }
+
+    /// Applies an entry of a log about known URLs.
+    pub(super) fn apply_known(
+        &mut self,
+        kind: Kind,
+        entries: &mut Entries<'_>,
+    ) -> Result<(), Malformed> {
+        match kind {
+            Kind::Seed => {
+                let seed = entries.from.number()?;
+                self.groups.set_seed(seed);
+                self.is_announced = true;
+            }
+            Kind::Join => {
+                let execution = entries.name()?;
+                let number =
+                    u32::try_from(entries.from.number()?).map_err(|_| Malformed::NUMBER)?;
+                let name = entries.from.text(uris::EXECUTION_BYTES + 1)?;
+                let shape = entries.from.number_to(3)?;
+                let shape = Shape {
+                    is_wide: shape & 1 == 1,
+                    is_shared: shape & 2 == 2,
+                };
+                let secret: [u8; 16] = entries.from.array()?;
+                if shape.is_shared != (name.first() == Some(&b's'))
+                    || (!shape.is_shared && name[1..] != *execution)
+                {
+                    return Err(Malformed("has a space with a wrong name"));
+                }
+                let joined = self
+                    .known
+                    .join(execution, name, shape, secret, Some(number));
+                joined.map_err(|_| Malformed("has an execution with two spaces"))?;
+            }
+            Kind::Leave => {
+                let execution = entries.name()?;
+                self.known.leave(execution);
+            }
+            Kind::Clock => self.known.clock = entries.from.number_to(0xff_ffff)? as u32,
+            Kind::Known => {
+                let name = entries.from.bytes()?;
+                let loaded = self.known.load(name, entries.from.bytes()?);
+                loaded.map_err(Malformed)?;
+            }
+            Kind::Unknown => {
+                let name = entries.from.bytes()?;
+                let print = entries.from.bytes()?;
+                if print.len() >= 8 {
+                    self.known.set(name, print, None);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Writes everything that is known as log entries; with `singly`, one for each URL.
+    pub(super) fn known_entries(
+        &self,
+        log: &mut Log,
+        singly: bool,
+        each: &mut dyn FnMut(&mut Log),
+    ) {
+        if self.known.clock != 0 {
+            log.begin(Kind::Clock).number(self.known.clock.into());
+            each(log);
+        }
+        for (execution, member) in self.known.members() {
+            if let Some(space) = self.known.space(&member.space) {
+                log_member(log, execution, member, space);
+                each(log);
+            }
+        }
+        for (name, space) in self.known.spaces() {
+            let mut from = Some(0);
+            while let Some(at) = from {
+                let (records, next) = space.stored(at);
+                let size = if singly {
+                    space.shape().width()
+                } else {
+                    records.len().max(1)
+                };
+                for some in records.chunks(size) {
+                    log.begin(Kind::Known).bytes(name).bytes(some);
+                    each(log);
+                }
+                from = next;
+            }
+        }
+    }
+}
+
+fn log_member(log: &mut Log, execution: &[u8], member: &Member, space: &Space) {
+    log.begin(Kind::Join)
+        .name(execution)
+        .number(member.number.into())
+        .bytes(&member.space)
+        .number(shape_number(space.shape()))
+        .raw(space.secret());
+}
+
+impl Changed {
+    /// Returns true if the change may have changed what is known of URLs.
+    pub(super) fn changes_urls(self) -> bool {
+        !matches!(self, Changed::Nothing | Changed::Weighed)
+    }
+}
+
+#[cfg(test)]
+impl Packed {
+    /// Checks that what is known agrees with the queues.
+    pub(super) fn verify_known(&self) {
+        for (execution, member) in self.known.members() {
+            let mut counts = [0; 4];
+            let slots = 0..self.groups.end();
+            for slot in slots.filter(|&slot| !self.groups.id(slot).is_empty()) {
+                self.look_at_kept(slot, |kept| {
+                    for queued in kept.page(Default::default(), usize::MAX).0 {
+                        if queued.execution == execution {
+                            counts[State::Queued as usize] += 1;
+                            self.verify_url(execution, &queued.uri, slot, State::Queued);
+                        }
+                    }
+                    for leased in kept.leases() {
+                        if leased.execution == execution && !leased.dropped {
+                            counts[State::Leased as usize] += 1;
+                            let url = kept.uri_of(&leased);
+                            self.verify_url(execution, &url, slot, State::Leased);
+                        }
+                    }
+                });
+            }
+            let space = self
+                .known
+                .space(&member.space)
+                .expect("a space for each member");
+            let mut from = Some(0);
+            while let Some(at) = from {
+                let (urls, next) = space.page(at);
+                let own = urls
+                    .iter()
+                    .filter(|(_, known)| known.member == member.number);
+                let over = own.filter(|(_, known)| !known.state.has_text());
+                over.for_each(|(_, known)| counts[known.state as usize] += 1);
+                from = next;
+            }
+            assert_eq!(counts, member.counts);
+        }
+    }
+
+    fn verify_url(&self, execution: &[u8], url: &[u8], slot: u32, state: State) {
+        let found = self
+            .find_url(execution, url, None)
+            .and_then(|found| found.known);
+        let known = found.expect("a queued or leased URL is known");
+        assert_eq!(
+            (known.state, known.group),
+            (state, self.group_hash(self.groups.id(slot)))
+        );
+    }
+}
