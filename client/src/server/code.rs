@@ -87,6 +87,11 @@ codes! {
     Leased = "LEASED",
     /// A plain key has a name at which a packed frontier keeps a marker.
     Mixed = "MIXED",
+    /// The command needs a packed frontier.
+    Plain = "PLAIN",
+    /// The execution has a memory of URLs, or URIs that were queued before it had one, with which the
+    /// command does not work.
+    Known = "KNOWN",
 
     /// Invalid expression, filter spec or template.
     Syntax = "SYNTAX",

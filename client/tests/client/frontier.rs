@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use crawlspace_client::Code;
 use crawlspace_client::frontier::{
-    Budget, Facts, Fetched, Frontier, Held, Lease, Limits, Next, Pause, Sequence, Storage, Uri,
-    Wait,
+    Budget, Discovered, Discovery, Facts, Fetched, Frontier, Held, Lease, Limits, Next, Pause,
+    Selection, Sequence, Space, State, Storage, Uri, Wait,
 };
 use redis_tests::{Reply, Server, assert_starts, but, until, with};
 
@@ -359,4 +359,84 @@ fn repair_fixes_what_plain_clients_left() {
     assert!(!check.problems.is_empty());
     assert!(frontier.repair().unwrap().mended.is_some_and(|n| n > 0));
     assert!(frontier.check().unwrap().consistent);
+}
+
+#[test]
+fn discovered_urls_are_remembered() {
+    let server = Server::start();
+    let frontier = open(&server);
+    let uris = ["https://a.example/", "https://a.example/2"].map(|uri| seed("a.example", uri));
+    let new = Discovery::default();
+    let refused = frontier.discover(b"crawl", &new, &uris);
+    assert_eq!(refused.unwrap_err().code(), Some(Code::Plain));
+    frontier.pack().unwrap();
+    let found = frontier.discover(b"crawl", &new, &uris).unwrap();
+    assert_eq!(found, [Discovered::New(1), Discovered::New(2)]);
+    let found = frontier.discover(b"crawl", &new, &uris[..1]).unwrap();
+    assert_eq!(found, [Discovered::Known]);
+    assert_eq!(frontier.discover(b"crawl", &new, &[]).unwrap(), []);
+    let refused = frontier.add(b"crawl", None, &[(b"a.example", 0)]);
+    assert_eq!(refused.unwrap_err().code(), Some(Code::Known));
+
+    let lease = take(&frontier);
+    let facts = with!(Facts, status: Some(404));
+    frontier
+        .release(&lease, &facts.into(), &lease.done())
+        .unwrap();
+    let pages: [&[u8]; 3] = [uris[0].uri, uris[1].uri, b"https://a.example/3"];
+    let known = frontier.known(b"crawl", &pages).unwrap();
+    let [Some(done), Some(queued), None] = known[..] else {
+        panic!("{known:?}");
+    };
+    assert_eq!(
+        (done.state, done.status, done.due),
+        (State::Done, Some(404), None)
+    );
+    assert_eq!(
+        (queued.state, queued.status, queued.attempts),
+        (State::Queued, None, 0)
+    );
+    assert!(queued.due.is_some() && queued.changed % 600_000 == 0);
+    let counts = frontier.count(b"crawl", None).unwrap();
+    assert_eq!((counts.done, counts.queued, counts.known), (1, 1, 2));
+    let other = frontier.count(b"crawl", Some(b"b.example")).unwrap();
+    assert_eq!(other.known, 0);
+
+    // A fetch that is at most an hour old is fresh enough.
+    let old = Discovery {
+        fresh: Some(Duration::from_secs(3600)),
+        weight: Some(2),
+    };
+    let found = frontier.discover(b"crawl", &old, &uris[..1]).unwrap();
+    assert_eq!(found, [Discovered::Known]);
+    let given_up = Selection {
+        state: Some(State::GivenUp),
+        group: Some(b"a.example"),
+        before: Some(1),
+    };
+    assert_eq!(frontier.forget_all(b"crawl", &given_up).unwrap(), 0);
+    assert_eq!(frontier.forget(b"crawl", &pages).unwrap(), 2);
+    assert_eq!(
+        frontier
+            .forget_all(b"crawl", &Selection::default())
+            .unwrap(),
+        0
+    );
+    assert_eq!(
+        frontier.known(b"crawl", &pages).unwrap(),
+        [None, None, None]
+    );
+
+    let shared = Space {
+        wide: true,
+        share: Some(b"weekly"),
+    };
+    for crawl in ["one", "two"] {
+        frontier.space(crawl, &shared).unwrap();
+    }
+    frontier.discover("one", &new, &uris[..1]).unwrap();
+    let found = frontier.discover("two", &new, &uris[..1]).unwrap();
+    assert_eq!(found, [Discovered::Known]);
+    let refused = frontier.space("one", &Space::default()).unwrap_err();
+    assert_eq!(refused.code(), Some(Code::Known));
 }

@@ -1,0 +1,324 @@
+//! URLs that a frontier remembers. These calls need a packed frontier ([`Frontier::pack`]).
+
+use std::time::Duration;
+
+use redis::{FromRedisValue, ParsingError, Value};
+use serde::Serialize;
+
+use super::{Frontier, Millis, Uri, millis};
+use crate::server::{Ask, Call};
+
+/// Options of [`Frontier::discover`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Discovery {
+    /// Fetches a URL again that was done or given up at least this long ago. The frontier stores
+    /// times in steps of ten minutes, so a URL may count as new up to ten minutes early.
+    pub fresh: Option<Duration>,
+    /// Share of the execution in the fetches of a group, as for [`Frontier::add_uris`].
+    pub weight: Option<u32>,
+}
+
+/// The outcome of the discovery of a URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discovered {
+    /// The URL was new and is queued. Its group has this number of URIs now.
+    New(u64),
+    /// The execution knows the URL.
+    Known,
+    /// The budget of the group is used up, or the execution is being dropped.
+    Refused,
+}
+
+impl FromRedisValue for Discovered {
+    fn from_redis_value(value: Value) -> Result<Discovered, ParsingError> {
+        Ok(match FromRedisValue::from_redis_value(value)? {
+            Some(0) => Discovered::Known,
+            Some(count) => Discovered::New(count),
+            None => Discovered::Refused,
+        })
+    }
+}
+
+/// The state of a known URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// The URL is queued.
+    Queued,
+    /// A worker has the URL. A lease that has expired counts until a command ends it.
+    Leased,
+    /// The URL was fetched.
+    Done,
+    /// Too many leases of the URL have expired.
+    GivenUp,
+}
+
+impl FromRedisValue for State {
+    fn from_redis_value(value: Value) -> Result<State, ParsingError> {
+        let name: String = FromRedisValue::from_redis_value(value)?;
+        Ok(match &name[..] {
+            "queued" => State::Queued,
+            "leased" => State::Leased,
+            "done" => State::Done,
+            "given-up" => State::GivenUp,
+            _ => return Err(format!("invalid state '{name}' of a URL").into()),
+        })
+    }
+}
+
+/// What a frontier knows about a URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Known {
+    /// State of the URL.
+    pub state: State,
+    /// Due time of a queued or leased URL.
+    pub due: Option<Millis>,
+    /// Status of the last fetch, if the worker reported it.
+    pub status: Option<u16>,
+    /// Number of expired leases; 15 stands for 15 and more.
+    pub attempts: u32,
+    /// Time of the last change of the state, rounded down to ten minutes.
+    pub changed: Millis,
+}
+
+impl FromRedisValue for Known {
+    fn from_redis_value(value: Value) -> Result<Known, ParsingError> {
+        let (state, due, status, attempts, changed): (_, i64, i64, _, _) =
+            FromRedisValue::from_redis_value(value)?;
+        Ok(Known {
+            state,
+            due: due.try_into().ok(),
+            status: status.try_into().ok(),
+            attempts,
+            changed,
+        })
+    }
+}
+
+map_reply! {
+    /// The number of URLs that an execution knows, in each state (`CHG.COUNT`).
+    Counts {
+        /// Number of queued URLs.
+        queued: u64,
+        /// Number of leased URLs.
+        leased: u64,
+        /// Number of fetched URLs.
+        done: u64,
+        /// Number of URLs that were given up.
+        given_up: u64,
+        /// Number of all URLs.
+        known: u64,
+    }
+}
+
+/// Selects URLs for [`Frontier::forget_all`]. Without any condition, all URLs of the execution that
+/// are done or given up are selected.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Selection<'a> {
+    /// Only URLs of this group.
+    pub group: Option<&'a [u8]>,
+    /// Only URLs whose state changed before this time.
+    pub before: Option<Millis>,
+    /// Only URLs in this state: [`State::Done`] or [`State::GivenUp`].
+    pub state: Option<State>,
+}
+
+debug_as_text! { Selection<'_> { group: optional, before: plain, state: plain } }
+
+/// The memory of an execution, see [`Frontier::space`].
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Space<'a> {
+    /// Uses fingerprints of 128 bits instead of 96, so that no URL is mistaken for another one.
+    pub wide: bool,
+    /// Name of a memory that several executions share.
+    pub share: Option<&'a [u8]>,
+}
+
+debug_as_text! { Space<'_> { wide: plain, share: optional } }
+
+impl<S: Ask> Frontier<S> {
+    /// Queues the URLs that the execution does not know yet (`CHG.DISCOVER`). Returns the outcome for
+    /// each URL. If the connection breaks and the client retries the call, a URL that the first
+    /// attempt queued is reported as known.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::frontier::*;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// let link = Uri { chg: b"example.com", at: 0, depth: 1, uri: b"https://example.com/about" };
+    /// let outcome = frontier.discover(b"crawl-1", &Discovery::default(), &[link])?;
+    /// if outcome == [Discovered::Known] {
+    ///     println!("seen before");
+    /// }
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `PLAIN` when the frontier is not packed, `KNOWN` when the execution has URIs that were queued
+    /// before it remembered any, or another server or connection error. After an error of the
+    /// server, nothing is queued.
+    pub fn discover(
+        &self,
+        execution: impl AsRef<[u8]>,
+        options: &Discovery,
+        uris: &[Uri<'_>],
+    ) -> S::Answer<Vec<Discovered>> {
+        if uris.is_empty() {
+            return self.server.ask(Call::known(Vec::new()));
+        }
+        let mut discover = self.command("CHG.DISCOVER");
+        discover.arg(execution.as_ref()).arg("URI");
+        if let Some(fresh) = options.fresh {
+            discover.arg("FRESH").arg(millis(fresh));
+        }
+        if let Some(weight) = options.weight {
+            discover.arg("WEIGHT").arg(weight);
+        }
+        discover.arg("ITEMS").arg(uris.len());
+        for uri in uris {
+            discover
+                .arg(uri.chg)
+                .arg(uri.at)
+                .arg(uri.depth)
+                .arg(uri.uri);
+        }
+        self.repeat(discover)
+    }
+
+    /// Returns what the execution knows about each URL; `None` for an unknown one (`CHG.KNOWN`).
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::frontier::*;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// let known = frontier.known(b"crawl-1", &[b"https://example.com/"])?[0];
+    /// println!("{:?}", known.map(|known| known.state));
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `PLAIN` when the frontier is not packed, or another server or connection error.
+    pub fn known(
+        &self,
+        execution: impl AsRef<[u8]>,
+        uris: &[impl AsRef<[u8]>],
+    ) -> S::Answer<Vec<Option<Known>>> {
+        if uris.is_empty() {
+            return self.server.ask(Call::known(Vec::new()));
+        }
+        let mut known = self.command("CHG.KNOWN");
+        known.arg(execution.as_ref());
+        for uri in uris {
+            known.arg(uri.as_ref());
+        }
+        self.repeat(known)
+    }
+
+    /// Counts the URLs that the execution knows, of all groups or of one (`CHG.COUNT`). With a group,
+    /// the server looks at all URLs.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::frontier::*;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// println!("{} URLs are done", frontier.count(b"crawl-1", None)?.done);
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `PLAIN` when the frontier is not packed, or another server or connection error.
+    pub fn count(&self, execution: impl AsRef<[u8]>, group: Option<&[u8]>) -> S::Answer<Counts> {
+        let mut count = self.command("CHG.COUNT");
+        count.arg(execution.as_ref());
+        if let Some(group) = group {
+            count.arg("GROUP").arg(group);
+        }
+        self.server.ask(Call::new(count).repeatable().waits())
+    }
+
+    /// Forgets URLs, so that they are new when they are discovered again (`CHG.FORGET … URIS`). A
+    /// queued URL leaves the queue, and a leased one is kept. Returns the number of forgotten URLs;
+    /// after a retry, the number covers only the second attempt.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::frontier::*;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// let forgotten = frontier.forget(b"crawl-1", &[b"https://example.com/"])?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `PLAIN` when the frontier is not packed, or another server or connection error.
+    pub fn forget(&self, execution: impl AsRef<[u8]>, uris: &[impl AsRef<[u8]>]) -> S::Answer<u64> {
+        if uris.is_empty() {
+            return self.server.ask(Call::known(0));
+        }
+        let mut forget = self.command("CHG.FORGET");
+        forget.arg(execution.as_ref()).arg("URIS").arg(uris.len());
+        for uri in uris {
+            forget.arg(uri.as_ref());
+        }
+        self.repeat(forget)
+    }
+
+    /// Forgets all URLs of the execution that are selected (`CHG.FORGET`). Without a condition, also
+    /// removes the memory of the execution once it is empty. Returns the number of forgotten URLs;
+    /// after a retry, the number covers only the second attempt.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::frontier::*;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// let given_up = Selection { state: Some(State::GivenUp), ..Selection::default() };
+    /// let forgotten = frontier.forget_all(b"crawl-1", &given_up)?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `PLAIN` when the frontier is not packed, or another server or connection error.
+    pub fn forget_all(
+        &self,
+        execution: impl AsRef<[u8]>,
+        selection: &Selection<'_>,
+    ) -> S::Answer<u64> {
+        let mut forget = self.command("CHG.FORGET");
+        forget.arg(execution.as_ref());
+        if let Some(group) = selection.group {
+            forget.arg("GROUP").arg(group);
+        }
+        if let Some(before) = selection.before {
+            forget.arg("BEFORE").arg(before);
+        }
+        if let Some(state) = selection.state {
+            let name = match state {
+                State::Queued => "QUEUED",
+                State::Leased => "LEASED",
+                State::Done => "DONE",
+                State::GivenUp => "GIVENUP",
+            };
+            forget.arg("STATE").arg(name);
+        }
+        self.server.ask(Call::new(forget).repeatable().waits())
+    }
+
+    /// Creates the memory of an execution (`CHG.SPACE`). Without this call, the first discovery creates
+    /// one with the default options.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::frontier::*;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// let weekly = Space { share: Some(b"weekly"), ..Space::default() };
+    /// frontier.space(b"crawl-2", &weekly)?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `PLAIN` when the frontier is not packed, `KNOWN` when the execution has a memory with other
+    /// options, or URIs that were queued before it remembered any; or another server or connection
+    /// error.
+    pub fn space(&self, execution: impl AsRef<[u8]>, options: &Space<'_>) -> S::Answer<()> {
+        let mut space = self.command("CHG.SPACE");
+        space.arg(execution.as_ref()).arg("BITS");
+        space.arg(if options.wide { 128 } else { 96 });
+        if let Some(share) = options.share {
+            space.arg("SHARE").arg(share);
+        }
+        self.repeat(space)
+    }
+}
