@@ -138,6 +138,7 @@ fn dropped_crawl_keeps_what_is_done() {
     assert_eq!(refused, Reply::Array(vec![nil()]));
     f.release(&held, "DELAY 0 DONE crawl");
     assert_eq!(counts(&mut f, "crawl"), [0, 0, 1, 0]);
+    f.ok("RESUME EXECUTION crawl");
     assert_eq!(
         discover(&mut f, "crawl", &[("a", &uri(&done)), ("b", &uri(&held))]),
         [0, 1]

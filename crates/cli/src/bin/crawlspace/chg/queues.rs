@@ -61,7 +61,7 @@ impl Move {
 ///
 /// Prints their number and asks for confirmation, unless --yes is given. Emptying a group removes
 /// the URIs of all crawls, which continue elsewhere; the pause and the limits of the group stay.
-/// New URIs are accepted afterwards; for an aborted crawl, only after its last lease has ended.
+/// New URIs are accepted afterwards; for an aborted crawl, only after the deadline of its last lease.
 #[derive(Args)]
 #[command(after_help = "Examples:
   crawlspace chg drop crawl-1 --prefix '{web}:'
