@@ -1,5 +1,7 @@
 //! `CHG.*`: a frontier with a group in every state.
 
+use std::sync::LazyLock;
+
 use crawlspace_compact::limits::chg::TEN_YEARS;
 
 use super::family::{Family, State};
@@ -12,10 +14,18 @@ pub(super) fn family(storage: &'static str) -> Family {
     Family {
         name: "CHG",
         storage,
-        samples: SAMPLES,
-        refused: REFUSED,
+        samples: if storage == "packed" {
+            &PACKED_SAMPLES
+        } else {
+            SAMPLES
+        },
+        refused: if storage == "packed" {
+            &PACKED_REFUSED
+        } else {
+            &PLAIN_REFUSED
+        },
         reads: READS,
-        without_memory: "next release extend sweep expired block pause resume drop",
+        without_memory: "next release extend sweep expired block pause resume drop forget",
         keys: if storage == "packed" {
             PACKED_KEYS
         } else {
@@ -84,6 +94,34 @@ const SAMPLES: &[&str] = &rows![
     "URIS kept CURSOR 0 COUNT 5"; "CHECK"; "REPAIR"; "EXTEND kept <kept> 1000"; "MOVE ready later";
     "PACK"; "UNPACK";
 ];
+
+/// Commands that read or forget known URLs; they need a packed frontier.
+const KNOWN_SAMPLES: &[&str] = &rows![
+    "KNOWN fresh http://e.com/"; "COUNT fresh"; "COUNT fresh GROUP waiting"; "FORGET fresh";
+    "FORGET fresh URIS 2 http://e.com/ http://e.com/2"; "FORGET fresh GROUP waiting BEFORE <soon> STATE DONE";
+    "FORGET fresh STATE GIVENUP";
+];
+
+/// Commands that make an execution remember its URLs. They are refused here because the execution has URIs already:
+/// otherwise the frontier could not be unpacked, and views of it in plain keys could not be compared.
+const REMEMBERING: &[&str] = &rows![
+    "SPACE crawl"; "SPACE crawl BITS 96"; "SPACE crawl BITS 128 SHARE weekly";
+    "DISCOVER crawl URI ITEMS 1 new <soon> 1 http://e.com/";
+    "DISCOVER crawl URI FRESH 1000 WEIGHT 2 ITEMS 2 new <soon> 1 http://e.com/ waiting <soon> 0 http://e.com/2";
+];
+
+static PACKED_SAMPLES: LazyLock<Vec<&str>> = LazyLock::new(|| [SAMPLES, KNOWN_SAMPLES].concat());
+
+static PACKED_REFUSED: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
+    let remembering = REMEMBERING.iter().map(|line| (*line, "KNOWN"));
+    REFUSED.iter().copied().chain(remembering).collect()
+});
+
+static PLAIN_REFUSED: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
+    let known = KNOWN_SAMPLES.iter().chain(REMEMBERING);
+    let known = known.map(|line| (*line, "PLAIN"));
+    REFUSED.iter().copied().chain(known).collect()
+});
 
 /// Options that contradict each other or are incomplete, and commands that the state does not
 /// allow.
@@ -155,8 +193,8 @@ const INVALID: &[[&str; 4]] = &rows![
 const LIMITS: &[[&str; 5]] = &rows![
     ["", "prefix", "x*{PREFIX_BYTES}", "x*{PREFIX_BYTES+1}", "BADPREFIX 'maximum is {PREFIX_BYTES}'"];
     ["", "chg from to execution writer group", "x*{ID_BYTES}", "x*{ID_BYTES+1}", "'maximum is {ID_BYTES}'"];
-    ["ADDURI", "uri", "x*{URI_BYTES}", "x*{URI_BYTES+1}", "'maximum is {URI_BYTES}'"];
-    ["ADD ADDURI BLOCK 'RELEASE held <held> AT <soon>' 'RELEASE kept'", "at time", "0 <ten-years>", "<later>",
+    ["ADDURI DISCOVER KNOWN FORGET", "uri", "x*{URI_BYTES}", "x*{URI_BYTES+1}", "'maximum is {URI_BYTES}'"];
+    ["ADD ADDURI DISCOVER BLOCK 'RELEASE held <held> AT <soon>' 'RELEASE kept'", "at time", "0 <ten-years>", "<later>",
         "'ten years'"];
     ["NEXT RELEASE EXTEND LIMIT", "LEASE BLOCK DELAY ELAPSED MIN MAX milliseconds GAP",
         "{TEN_YEARS}", "{TEN_YEARS+1}", "'ten years'"];
