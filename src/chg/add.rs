@@ -183,9 +183,10 @@ impl<K: Store> Frontier<K> {
                 continue;
             }
             if loaded.group.options.budget == Some(0) {
-                all.push(match known {
-                    true => Entered::Known(loaded.group.uris),
-                    false => Entered::Refused,
+                all.push(if known {
+                    Entered::Known(loaded.group.uris)
+                } else {
+                    Entered::Refused
                 });
                 continue;
             }

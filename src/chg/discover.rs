@@ -69,9 +69,12 @@ impl<K: Store> Frontier<K> {
     /// `PLAIN` if the frontier is in another storage.
     fn with_known<T>(&self, ks: &mut K, act: impl FnOnce(&mut Packed) -> T) -> Result<T> {
         let done = ks.packed(act)?;
-        done.ok_or_else(|| match ks.has_plain_writers() {
-            true => Error::Plain,
-            false => Error::Moving,
+        done.ok_or_else(|| {
+            if ks.has_plain_writers() {
+                Error::Plain
+            } else {
+                Error::Moving
+            }
         })
     }
 
@@ -177,9 +180,10 @@ impl<K: Store> Frontier<K> {
                 let Some(known) = found.and_then(|found| found.known) else {
                     return Reply::Nil;
                 };
-                let due = match known.state.has_text() {
-                    true => packed.due_of_url(execution, &known, url),
-                    false => None,
+                let due = if known.state.has_text() {
+                    packed.due_of_url(execution, &known, url)
+                } else {
+                    None
                 };
                 let optional = |n: Option<u64>| n.map_or(Reply::Int(-1), Reply::count);
                 Reply::Array(vec![

@@ -277,12 +277,11 @@ impl Spaces {
         let is_shared = self.spaces.get(name).is_some_and(|s| s.shape.is_shared);
         for (known, change) in [(before, u64::MAX), (after, 1)] {
             let Some(known) = known else { continue };
-            let execution = match is_shared {
-                false => self.members.get_mut(&name[1..]),
-                true => {
-                    let mut members = self.members.values_mut();
-                    members.find(|m| *m.space == *name && m.number == known.member)
-                }
+            let execution = if !is_shared {
+                self.members.get_mut(&name[1..])
+            } else {
+                let mut members = self.members.values_mut();
+                members.find(|m| *m.space == *name && m.number == known.member)
             };
             if let Some(member) = execution {
                 let count = &mut member.counts[known.state as usize];

@@ -125,9 +125,10 @@ impl Packed {
 
     /// Returns true if a group with the hash of a record has the URL of it queued or leased.
     fn has_text(&self, execution: &[u8], member: &Member, known: &Known, url: &[u8]) -> bool {
-        let owner = match known.member == member.number {
-            true => Some(execution),
-            false => self.known.execution(&member.space, known.member),
+        let owner = if known.member == member.number {
+            Some(execution)
+        } else {
+            self.known.execution(&member.space, known.member)
         };
         let Some(owner) = owner else { return false };
         let mut slots = self.groups.with_hash(known.group);
@@ -140,9 +141,10 @@ impl Packed {
     /// Returns the due time of a URL that is queued or leased.
     pub fn due_of_url(&self, execution: &[u8], known: &Known, url: &[u8]) -> Option<Millis> {
         let member = self.known.member(execution)?;
-        let owner = match known.member == member.number {
-            true => execution,
-            false => self.known.execution(&member.space, known.member)?,
+        let owner = if known.member == member.number {
+            execution
+        } else {
+            self.known.execution(&member.space, known.member)?
         };
         let mut slots = self.groups.with_hash(known.group);
         slots.find_map(|slot| {

@@ -207,7 +207,7 @@ impl Memory {
 
     /// Checks that a URL that was done is remembered, and records which ones are.
     fn look(&mut self) {
-        for execution in 0..EXECUTIONS.len() {
+        for (execution, name) in EXECUTIONS.iter().enumerate() {
             let mut all = [0_u64; 4];
             for uri in 0..URLS {
                 let state = self.known(execution, uri);
@@ -220,12 +220,12 @@ impl Memory {
                 }
             }
             for group in GROUPS {
-                let job = count_in_group(EXECUTIONS[execution], group);
+                let job = count_in_group(name, group);
                 let counts = self.counts(job);
                 all.iter_mut().zip(counts).for_each(|(sum, n)| *sum += n);
             }
             let World { ks, frontier, .. } = &mut self.world;
-            let whole = frontier.count_known(ks, EXECUTIONS[execution]).unwrap();
+            let whole = frontier.count_known(ks, name).unwrap();
             assert_eq!(numbers(&whole), all);
         }
     }
