@@ -66,7 +66,7 @@ impl FromRedisValue for State {
     }
 }
 
-/// What a frontier knows about a URL.
+/// The record of a known URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Known {
     /// State of the URL.
