@@ -9,7 +9,7 @@ use super::add::{Entered, Kept};
 use super::error::{Error, Result};
 use super::frontier::Frontier;
 use super::job::{Job, Lent};
-use super::known::{Known, Misfit, Print, Shape, State};
+use super::known::{Known, Misfit, Print, Shape, State, UNIT};
 use super::packed::Packed;
 use super::store::Store;
 use super::time::Millis;
@@ -338,7 +338,7 @@ pub fn forget_selected<K: Store>(execution: &[u8], selection: &Selection<'_>) ->
                 && !known.state.has_text()
                 && state.is_none_or(|state| state == known.state)
                 && hash.is_none_or(|hash| hash == known.group)
-                && before.is_none_or(|before| known.changed_ms() < before);
+                && before.is_none_or(|before| known.changed_ms() + UNIT <= before);
             if is_selected {
                 packed.forget_url(&space, print);
                 forgotten += 1;

@@ -45,8 +45,8 @@ pub struct Space {
     /// Key of the fingerprints.
     secret: [u8; 16],
     table: Table,
-    /// Number of executions that use it.
-    members: u32,
+    /// The executions that use the space, by number.
+    members: BTreeMap<u32, Box<[u8]>>,
 }
 
 impl Space {
@@ -55,7 +55,7 @@ impl Space {
             shape,
             secret,
             table: Table::new(shape.width()),
-            members: 0,
+            members: BTreeMap::new(),
         }
     }
 
@@ -196,15 +196,14 @@ impl Spaces {
 
     /// Returns the name of the execution with a number in a space.
     pub fn execution(&self, space: &[u8], number: u32) -> Option<&[u8]> {
-        let mut members = self.members();
-        let found = members.find(|(_, member)| *member.space == *space && member.number == number);
-        found.map(|(execution, _)| execution)
+        let execution = self.spaces.get(space)?.members.get(&number)?;
+        Some(execution)
     }
 
     /// Gives an execution a space, which is made if it does not exist, and a number in it: the next one, unless given.
     ///
     /// # Errors
-    /// If the execution has another space, or the space another shape.
+    /// If the execution has another space, the space another shape, or the number belongs to another execution.
     pub fn join(
         &mut self,
         execution: &[u8],
@@ -227,10 +226,13 @@ impl Spaces {
         if self.members.contains_key(execution) {
             return Ok(());
         }
-        space.members += 1;
-        let used = self.members.values().filter(|m| *m.space == *name);
-        let next = used.map(|member| member.number.saturating_add(1)).max();
-        let number = number.or(next).unwrap_or(0);
+        let last = space.members.last_key_value();
+        let next = last.map_or(0, |(number, _)| number.saturating_add(1));
+        let number = number.unwrap_or(next);
+        if space.members.contains_key(&number) {
+            return Err(Misfit::Other);
+        }
+        space.members.insert(number, execution.into());
         let member = Member {
             space: name.into(),
             number,
@@ -246,8 +248,8 @@ impl Spaces {
             return;
         };
         if let Some(space) = self.spaces.get_mut(&member.space) {
-            space.members -= 1;
-            if space.members == 0 {
+            space.members.remove(&member.number);
+            if space.members.is_empty() {
                 self.spaces.remove(&member.space);
             }
         }
@@ -274,16 +276,17 @@ impl Spaces {
     }
 
     fn count(&mut self, name: &[u8], before: Option<Known>, after: Option<Known>) {
-        let is_shared = self.spaces.get(name).is_some_and(|s| s.shape.is_shared);
+        let Some(space) = self.spaces.get(name) else {
+            return;
+        };
         for (known, change) in [(before, u64::MAX), (after, 1)] {
             let Some(known) = known else { continue };
-            let execution = if !is_shared {
-                self.members.get_mut(&name[1..])
+            let execution = if space.shape.is_shared {
+                space.members.get(&known.member)
             } else {
-                let mut members = self.members.values_mut();
-                members.find(|m| *m.space == *name && m.number == known.member)
+                space.members.values().next()
             };
-            if let Some(member) = execution {
+            if let Some(member) = execution.and_then(|id| self.members.get_mut(id)) {
                 let count = &mut member.counts[known.state as usize];
                 *count = count.wrapping_add(change);
             }
@@ -313,11 +316,40 @@ impl Spaces {
     /// Returns the memory use in bytes.
     pub fn memory(&self) -> usize {
         let tables = self.spaces.values().map(|space| space.table.memory());
-        tables.sum::<usize>() + (self.members.len() + self.spaces.len()) * 160
+        tables.sum::<usize>() + (self.members.len() + self.spaces.len()) * 240
     }
 
     /// Returns the number of memory blocks.
     pub fn pieces(&self) -> usize {
         self.spaces.values().map(|space| space.table.pieces()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn executions_of_a_shared_space_have_numbers_of_their_own() {
+        let shape = Shape {
+            is_wide: false,
+            is_shared: true,
+        };
+        let mut spaces = Spaces::default();
+        let mut join = |execution: &[u8], number| {
+            let joined = spaces.join(execution, b"sall", shape, [0; 16], number);
+            joined.map(|()| spaces.member(execution).map(|member| member.number))
+        };
+        assert_eq!(join(b"a", None), Ok(Some(0)));
+        assert_eq!(join(b"b", Some(7)), Ok(Some(7)));
+        assert_eq!(join(b"c", None), Ok(Some(8)));
+        assert_eq!(join(b"c", Some(9)), Ok(Some(8)));
+        assert_eq!(join(b"d", Some(7)), Err(Misfit::Other));
+        assert_eq!(spaces.execution(b"sall", 7), Some(&b"b"[..]));
+        spaces.leave(b"b");
+        assert_eq!(spaces.execution(b"sall", 7), None);
+        spaces.leave(b"a");
+        spaces.leave(b"c");
+        assert!(spaces.is_empty() && spaces.space(b"sall").is_none());
     }
 }

@@ -149,10 +149,10 @@ where
         let n = self.number().read(args)?;
         let words = n as usize * self.shape.arg().fewest();
         if args.left() != words {
+            let (word, left) = (self.word, args.left());
+            let end = if words == 1 { "" } else { "s" };
             return Err(args.wrong(&format!(
-                "ERR {} {n} must be followed by {words} arguments, but {} follow",
-                self.word,
-                args.left()
+                "ERR {word} {n} needs exactly {words} argument{end} after it (got {left})"
             )));
         }
         (0..n).map(|_| self.shape.read(args)).collect()
