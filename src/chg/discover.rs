@@ -9,7 +9,7 @@ use super::add::{Entered, Kept};
 use super::error::{Error, Result};
 use super::frontier::Frontier;
 use super::job::{Job, Lent};
-use super::known::{Known, Misfit, Print, Shape, State, UNIT};
+use super::known::{Known, Member, Misfit, Print, Shape, State, UNIT};
 use super::packed::Packed;
 use super::store::Store;
 use super::time::Millis;
@@ -34,7 +34,7 @@ impl Asked<'_> {
     }
 }
 
-/// Which URLs to forget.
+/// Selects the URLs to forget.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection<'a> {
     /// Only those of this group.
@@ -314,6 +314,21 @@ async fn each_url<K: Store>(
     .await
 }
 
+/// Returns an execution that remembers its URLs, and the hash of a group.
+fn member_and_hash<K: Store>(
+    lent: &Lent<K>,
+    execution: &[u8],
+    group: Option<&[u8]>,
+) -> Result<Option<(Member, Option<u32>)>> {
+    lent.with(|frontier, ks| {
+        frontier.with_known(ks, |packed| {
+            let member = packed.spaces().member(execution)?;
+            let hash = group.map(|group| packed.group_hash(group));
+            Some((member.clone(), hash))
+        })
+    })
+}
+
 /// Creates a job that forgets URLs that are neither queued nor leased. Its reply is their number. Without a selection, it
 /// also removes the space of the execution if nothing is known any more.
 pub fn forget_selected<K: Store>(execution: &[u8], selection: &Selection<'_>) -> Job<K> {
@@ -322,25 +337,19 @@ pub fn forget_selected<K: Store>(execution: &[u8], selection: &Selection<'_>) ->
     let (before, state) = (selection.before, selection.state);
     let all = *selection == Selection::default();
     Job::new(async move |lent: Lent<K>| {
-        let found = lent.with(|frontier, ks| {
-            frontier.with_known(ks, |packed| {
-                let member = packed.spaces().member(&execution)?;
-                let hash = group.as_ref().map(|group| packed.group_hash(group));
-                Some((member.space.clone(), member.number, hash))
-            })
-        })?;
-        let Some((space, number, hash)) = found else {
+        let found = member_and_hash(&lent, &execution, group.as_deref())?;
+        let Some((member, hash)) = found else {
             return Ok(Reply::count(0));
         };
         let mut forgotten = 0;
-        each_url(&lent, &space, &mut |packed, print, known| {
-            let is_selected = known.member == number
+        each_url(&lent, &member.space, &mut |packed, print, known| {
+            let is_selected = known.member == member.number
                 && !known.state.has_text()
                 && state.is_none_or(|state| state == known.state)
                 && hash.is_none_or(|hash| hash == known.group)
                 && before.is_none_or(|before| known.changed_ms() + UNIT <= before);
             if is_selected {
-                packed.forget_url(&space, print);
+                packed.forget_url(&member.space, print);
                 forgotten += 1;
             }
         })
@@ -357,19 +366,10 @@ pub fn count_in_group<K: Store>(execution: &[u8], group: &[u8]) -> Job<K> {
     let (execution, group) = (execution.to_vec(), group.to_vec());
     Job::new(async move |lent: Lent<K>| {
         let mut counts = [0; 4];
-        let found = lent.with(|frontier, ks| {
-            frontier.with_known(ks, |packed| {
-                let member = packed.spaces().member(&execution)?;
-                Some((
-                    member.space.clone(),
-                    member.number,
-                    packed.group_hash(&group),
-                ))
-            })
-        })?;
-        if let Some((space, number, hash)) = found {
-            each_url(&lent, &space, &mut |_, _, known| {
-                if known.member == number && known.group == hash {
+        let found = member_and_hash(&lent, &execution, Some(&group))?;
+        if let Some((member, hash)) = found {
+            each_url(&lent, &member.space, &mut |_, _, known| {
+                if known.member == member.number && Some(known.group) == hash {
                     counts[known.state as usize] += 1;
                 }
             })

@@ -69,17 +69,6 @@ fn assert_storage(f: &mut Frontier, storage: &str) {
     assert_eq!(f.ok("INFO").field("storage"), bulk(storage));
 }
 
-/// Checks a frontier that is partly in each storage. (`assert_conserved` reads the documented
-/// keys.)
-#[track_caller]
-fn assert_consistent(f: &mut Frontier) {
-    let check = f.ok("CHECK");
-    assert_eq!(check.field("consistent"), int(1), "{check:?}");
-    for sum in ["sum-groups", "sum-executions"] {
-        assert_eq!(check.field(sum), check.field("total"), "{check:?}");
-    }
-}
-
 /// Fetches all due URIs. Returns their number.
 fn finish(f: &mut Frontier) -> i64 {
     let mut fetched = 0;
@@ -155,7 +144,7 @@ fn move_that_a_crash_interrupts_continues_or_turns_around() {
         let replica = Options::new().plain().replica_of(&server).start();
         let mut f = Frontier::real(&server);
         assert_storage(&mut f, moving);
-        assert_consistent(&mut f);
+        f.assert_consistent();
         for name in DOCUMENTED {
             let error = err!(f.wire, "ZADD", f.key(name), 0, "host");
             assert!(error.starts_with("WRONGTYPE"), "{error}");
@@ -172,7 +161,7 @@ fn move_that_a_crash_interrupts_continues_or_turns_around() {
         server.restart_rewritten();
         let mut f = Frontier::real(&server);
         assert_storage(&mut f, moving);
-        assert_consistent(&mut f);
+        f.assert_consistent();
         f.ok(then);
         f.ok("UNPACK");
         server.snapshot().assert_same(&plain, "as before");
@@ -252,14 +241,14 @@ fn large_groups_are_dropped_moved_and_fetched_in_the_middle_of_a_move() {
             let lease = f.try_take().expect("much is queued");
             done(&mut f, &lease);
         }
-        assert_consistent(&mut f);
+        f.assert_consistent();
         let dropped = f.ok("DROP crawl-100").items()[1].int();
         let large = f.ok("MOVE large elsewhere").items()[0].int();
         assert!(large > 2900, "{large}");
         f.ok("MOVE crowd elsewhere");
         let total = f.figure("uris");
         assert_eq!(total, LARGE + 2 - 40 - dropped);
-        assert_consistent(&mut f);
+        f.assert_consistent();
         assert_replicated(&server, &replica);
         for command in [command, "UNPACK", "PACK"] {
             f.ok(command);

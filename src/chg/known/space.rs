@@ -162,7 +162,7 @@ pub fn name_of(execution: &[u8], share: Option<&[u8]>) -> Box<[u8]> {
 }
 
 impl Spaces {
-    /// Returns true if there are none.
+    /// Returns true if no execution has a space.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }

@@ -87,15 +87,11 @@ impl Packed {
 
     /// Replaces the group of a URL that is neither queued nor leased.
     pub fn regroup_url(&mut self, space: &[u8], print: &[u8], known: Known) {
-        self.know(space, print, known);
+        self.known.set(space, print, Some(known));
         if let Some(space_of) = self.known.space(space) {
             let record = known.write(print, space_of.shape().width());
             self.log.begin(Kind::Known).bytes(space).bytes(&record);
         }
-    }
-
-    fn know(&mut self, space: &[u8], print: &[u8], known: Known) {
-        self.known.set(space, print, Some(known));
     }
 
     /// Returns the hash of a group, as records have it.
@@ -106,14 +102,14 @@ impl Packed {
     /// Finds the record of a URL. The text of a queued or leased one is compared; `here` is the hash of a group that is
     /// known to have the URL.
     pub fn find_url(&self, execution: &[u8], url: &[u8], here: Option<u32>) -> Option<Found> {
-        let (member, space) = self.known.of(execution)?;
+        let (_, space) = self.known.of(execution)?;
         let mut last = None;
         for print in space.prints(url) {
             let known = space.get(&print);
             let is_it = known.is_none_or(|known| {
                 !known.state.has_text()
                     || here == Some(known.group)
-                    || self.has_text(execution, member, &known, url)
+                    || self.place_of_url(execution, &known, url).is_some()
             });
             last = Some(Found { print, known });
             if is_it {
@@ -123,23 +119,13 @@ impl Packed {
         last
     }
 
-    /// Returns true if a group with the hash of a record has the URL of it queued or leased.
-    fn has_text(&self, execution: &[u8], member: &Member, known: &Known, url: &[u8]) -> bool {
-        let owner = if known.member == member.number {
-            Some(execution)
-        } else {
-            self.known.execution(&member.space, known.member)
-        };
-        let Some(owner) = owner else { return false };
-        let mut slots = self.groups.with_hash(known.group);
-        slots.any(|slot| {
-            self.look_at_kept(slot, |kept| kept.contains(owner, url))
-                .unwrap_or(false)
-        })
-    }
-
-    /// Returns the due time of a URL that is queued or leased.
-    pub fn due_of_url(&self, execution: &[u8], known: &Known, url: &[u8]) -> Option<Millis> {
+    /// Returns the execution that discovered a URL, and the slot of the group that has the URL queued or leased.
+    fn place_of_url<'a>(
+        &'a self,
+        execution: &'a [u8],
+        known: &Known,
+        url: &[u8],
+    ) -> Option<(&'a [u8], u32)> {
         let member = self.known.member(execution)?;
         let owner = if known.member == member.number {
             execution
@@ -147,19 +133,23 @@ impl Packed {
             self.known.execution(&member.space, known.member)?
         };
         let mut slots = self.groups.with_hash(known.group);
-        slots.find_map(|slot| {
-            self.look_at_kept(slot, |kept| kept.due_of(owner, url))
-                .flatten()
-        })
-    }
-
-    /// Returns the id of a group that has a URL queued or leased.
-    pub fn group_of_url(&self, execution: &[u8], known: &Known, url: &[u8]) -> Option<Vec<u8>> {
-        let mut slots = self.groups.with_hash(known.group);
         let slot = slots.find(|&slot| {
-            let has = self.look_at_kept(slot, |kept| kept.contains(execution, url));
+            let has = self.look_at_kept(slot, |kept| kept.contains(owner, url));
             has.unwrap_or(false)
         })?;
+        Some((owner, slot))
+    }
+
+    /// Returns the due time of a URL that is queued or leased.
+    pub fn due_of_url(&self, execution: &[u8], known: &Known, url: &[u8]) -> Option<Millis> {
+        let (owner, slot) = self.place_of_url(execution, known, url)?;
+        self.look_at_kept(slot, |kept| kept.due_of(owner, url))
+            .flatten()
+    }
+
+    /// Returns the id of the group that has a URL queued or leased.
+    pub fn group_of_url(&self, execution: &[u8], known: &Known, url: &[u8]) -> Option<Vec<u8>> {
+        let (_, slot) = self.place_of_url(execution, known, url)?;
         Some(self.groups.id(slot).to_vec())
     }
 
@@ -287,7 +277,7 @@ impl Packed {
                 changed,
                 ..known
             };
-            self.know(&space, &print, leased);
+            self.known.set(&space, &print, Some(leased));
         }
     }
 

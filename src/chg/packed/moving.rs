@@ -374,7 +374,7 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         self.move_with(|plain, _| Ok(plain.named(name)))
     }
 
-    /// Reads some fields of a plain hash that moves; returns false if there are none.
+    /// Reads some fields of a plain hash that moves; returns false if none is left.
     fn scan_hash(&mut self, key: &P::Name, progress: &mut Progress<P::Cursor>) -> Result<bool> {
         let (plain, _) = self.parts();
         match plain.hash_len(key) {

@@ -23,7 +23,7 @@ const LINE_BYTES: usize = URI_BYTES + ID_BYTES + 64;
 
 /// Queue the URLs of a file, one in each line, for a crawl.
 ///
-/// After the URL, a line may have further columns, separated by tabs: the group of hosts, the depth (the number of
+/// A line may have further columns after the URL, separated by tabs: the group of hosts, the depth (the number of
 /// links from a seed, 0 by default), and the earliest time of the fetch in milliseconds since 1970 (now by default).
 /// Empty lines and lines that begin with # are skipped. A URL that the crawl has already queued is not queued again,
 /// so the command can be repeated.
