@@ -5,6 +5,7 @@ use super::frontier::Frontier;
 use super::group::Text;
 use super::groups::Loaded;
 use super::keys::{COUNTED, Keys};
+use super::known::Extra;
 use super::store::Store;
 use super::time::Millis;
 use super::transition::{Event, Seen};
@@ -41,6 +42,39 @@ pub struct Kept<'a> {
     pub depth: u32,
     /// The URI.
     pub uri: &'a [u8],
+}
+
+/// A URL to discover.
+#[derive(Clone, Copy, Debug)]
+pub struct Item<'a> {
+    /// The URL, its group and its due time.
+    pub url: Kept<'a>,
+    /// What identifies the URL instead of its bytes.
+    pub key: Option<&'a [u8]>,
+    /// Bytes of the crawler that come back with the lease.
+    pub payload: Option<&'a [u8]>,
+}
+
+impl<'a> Item<'a> {
+    /// Creates a URL that its bytes identify, without a payload.
+    pub fn of(url: Kept<'a>) -> Item<'a> {
+        Item {
+            url,
+            key: None,
+            payload: None,
+        }
+    }
+
+    fn name(&self) -> &'a [u8] {
+        self.key.unwrap_or(self.url.uri)
+    }
+
+    fn extra(&self) -> Extra<'a> {
+        Extra {
+            url: self.key.map(|_| self.url.uri),
+            payload: self.payload,
+        }
+    }
 }
 
 /// The effect of adding a URI.
@@ -134,7 +168,8 @@ impl<K: Store> Frontier<K> {
         uris: &[Kept<'_>],
         now: Millis,
     ) -> Result<Counts> {
-        let entered = self.enter(ks, execution, (weight, None), uris, now)?;
+        let items = uris.iter().copied().map(Item::of);
+        let entered = self.enter(ks, execution, (weight, None), items, now)?;
         let counts = entered.into_iter().map(|entered| match entered {
             Entered::New(n) | Entered::Known(n) => Some(n),
             Entered::Refused => None,
@@ -144,37 +179,38 @@ impl<K: Store> Frontier<K> {
 
     /// Adds URIs that the frontier keeps. If the execution remembers its URLs, a known one is not added, unless it was
     /// done at least `fresh` ago.
-    pub(super) fn enter(
+    pub(super) fn enter<'i>(
         &mut self,
         ks: &mut K,
         execution: &[u8],
         (weight, fresh): (Option<u64>, Option<Millis>),
-        uris: &[Kept<'_>],
+        items: impl ExactSizeIterator<Item = Item<'i>> + Clone,
         now: Millis,
     ) -> Result<Vec<Entered>> {
         self.evict_idle(ks, now)?;
         if self.drops.has(ks, execution, now)? {
-            return Ok(vec![Entered::Refused; uris.len()]);
+            return Ok(vec![Entered::Refused; items.len()]);
         }
         if ks.has_plain_groups() {
-            for uri in uris.iter().skip(1) {
+            for item in items.clone().skip(1) {
                 // All or nothing, as in `add`.
-                self.groups.load(ks, uri.chg)?;
-                let key = self.keys.uris_key(ks, uri.chg);
+                self.groups.load(ks, item.url.chg)?;
+                let key = self.keys.uris_key(ks, item.url.chg);
                 ks.keeps_uris(&key)?;
             }
         }
         let remembers = self.has_space(ks, execution)?;
-        let mut all = Vec::with_capacity(uris.len());
+        let mut all = Vec::with_capacity(items.len());
         let mut added = 0;
-        for uri in uris {
-            let is_fresh = remembers && !self.is_new(ks, execution, uri.uri, fresh, now)?;
+        for item in items {
+            let (uri, name) = (item.url, item.name());
+            let is_fresh = remembers && !self.is_new(ks, execution, name, fresh, now)?;
             let mut loaded = self.groups.load(ks, uri.chg)?;
             self.reclaim(ks, &mut loaded, now)?;
             let key = self.keys.uris_key(ks, uri.chg);
             let has = self.groups.kept(ks, &loaded, |kept| {
                 let first = kept.count_of(execution) == 0;
-                (first, !first && kept.contains(execution, uri.uri))
+                (first, !first && kept.contains(execution, name))
             })?;
             let (first, is_here) = has.unwrap_or((true, false));
             let known = is_here || is_fresh;
@@ -196,11 +232,14 @@ impl<K: Store> Frontier<K> {
                 due: uri.at.max(now),
                 depth: uri.depth,
                 attempts: 0,
-                uri: uri.uri,
+                uri: name,
             };
             if ks.change_uris(&key, &add)? != Changed::Added {
                 all.push(Entered::Known(loaded.group.uris));
                 continue;
+            }
+            if item.extra() != Extra::default() {
+                self.set_extra(ks, uri.chg, (execution, name), item.extra())?;
             }
             spend(&mut loaded);
             loaded.group.keeps = true;

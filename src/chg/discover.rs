@@ -5,11 +5,11 @@ use std::hash::{BuildHasher, RandomState};
 use crawlspace_host::reply::Reply;
 use crawlspace_host::text::Shown;
 
-use super::add::{Entered, Kept};
+use super::add::{Entered, Item};
 use super::error::{Error, Result};
 use super::frontier::Frontier;
 use super::job::{Job, Lent};
-use super::known::{Known, Member, Misfit, Print, Shape, State, UNIT};
+use super::known::{Extra, Known, Member, Misfit, Print, Shape, State, UNIT};
 use super::packed::Packed;
 use super::store::Store;
 use super::time::Millis;
@@ -76,6 +76,14 @@ impl<K: Store> Frontier<K> {
                 Error::Moving
             }
         })
+    }
+
+    /// Checks that the frontier is packed.
+    ///
+    /// # Errors
+    /// `PLAIN` if it is in plain storage or is being converted.
+    pub fn check_packed(&self, ks: &mut K) -> Result<()> {
+        self.with_known(ks, |_| ())
     }
 
     /// Returns true if the frontier knows URLs.
@@ -157,16 +165,45 @@ impl<K: Store> Frontier<K> {
         ks: &mut K,
         execution: &[u8],
         (weight, fresh): (Option<u64>, Option<Millis>),
-        urls: &[Kept<'_>],
+        items: &[Item<'_>],
         now: Millis,
     ) -> Result<Vec<Entered>> {
         if !self.has_space(ks, execution)? {
             if self.drops.has(ks, execution, now)? {
-                return Ok(vec![Entered::Refused; urls.len()]);
+                return Ok(vec![Entered::Refused; items.len()]);
             }
             self.space(ks, execution, &Asked::default(), now)?;
         }
-        self.enter(ks, execution, (weight, fresh), urls, now)
+        self.enter(ks, execution, (weight, fresh), items.iter().copied(), now)
+    }
+
+    /// Returns the URL of a queued or leased URI if a key is its name.
+    pub(super) fn extra_url(
+        &self,
+        ks: &mut K,
+        chg: &[u8],
+        (execution, name): (&[u8], &[u8]),
+    ) -> Result<Option<Vec<u8>>> {
+        let url = ks.packed(|packed| {
+            let extra = packed.extra(execution, name, chg);
+            extra.url.map(<[u8]>::to_vec)
+        })?;
+        Ok(url.flatten())
+    }
+
+    /// Stores what belongs to a URL of an execution that is queued or leased in a group.
+    pub(super) fn set_extra(
+        &self,
+        ks: &mut K,
+        chg: &[u8],
+        (execution, url): (&[u8], &[u8]),
+        extra: Extra<'_>,
+    ) -> Result<()> {
+        ks.packed(|packed| {
+            let here = packed.group_hash(chg);
+            packed.set_extra(execution, url, Some(here), extra);
+        })?;
+        Ok(())
     }
 
     /// Returns what is known of URLs: for each, nil or `[state, due, status, attempts, changed]`.

@@ -164,7 +164,8 @@ impl<K: Store> Frontier<K> {
         self.ledger
             .count(ks, &loaded.key, execution, -(counted as i64))?;
         self.ledger.tally(ks, execution, -(gone as i64))?;
-        let seen = Seen::at(now, Stock::default());
+        let mut seen = Seen::at(now, Stock::default());
+        seen.away = self.away_without(ks, &loaded, &[])?;
         let step = loaded.group.on(Event::Dropped { uris: gone }, &seen);
         self.apply(ks, &mut loaded, &step, now)?;
         Ok((gone, more))

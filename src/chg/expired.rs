@@ -27,14 +27,20 @@ impl<K: Store> Frontier<K> {
         let (mut times, attempts) = (loaded.group.expired, self.attempts);
         for &token in &over {
             times += 1;
-            let report = self
-                .outcomes()
-                .end_attempt(ks, loaded, token, times, attempts)?;
-            given_up += u64::from(report.given_up && report.counts);
-            counted |= report.uri.is_none();
-            self.figures.reports_dropped += self.reports.keep(ks, &report)?;
+            let uris = self
+                .groups
+                .kept(ks, loaded, |uris| uris.leased_under(token).count())?;
+            for _ in 0..uris.unwrap_or(0).max(1) {
+                let report = self
+                    .outcomes()
+                    .end_attempt(ks, loaded, token, times, attempts)?;
+                given_up += u64::from(report.given_up && report.counts);
+                counted |= report.uri.is_none();
+                self.figures.reports_dropped += self.reports.keep(ks, &report)?;
+            }
         }
-        let seen = Seen::at(now, self.groups.stock(ks, loaded)?);
+        let mut seen = Seen::at(now, self.groups.stock(ks, loaded)?);
+        seen.away = self.away_without(ks, loaded, &over)?;
         let step = (loaded.group).on(Event::Expired { given_up, counted }, &seen);
         let ended = loaded.group.expired - (times - over.len() as u64);
         self.figures.expired += ended;

@@ -252,6 +252,7 @@ mod tests {
     fn ask(lease: Millis) -> Ask<'static> {
         Ask {
             lease,
+            uris: 1,
             count: 1,
             after: None,
         }

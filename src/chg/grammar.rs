@@ -8,7 +8,9 @@
     allow(dead_code, unused_imports, unused_macros)
 )]
 
-use crawlspace_compact::limits::chg::{MAX_COUNT, MAX_PARALLEL, MAX_URLS};
+use crawlspace_compact::limits::chg::{
+    KEY_BYTES, MAX_COUNT, MAX_LEASED, MAX_PARALLEL, MAX_URLS, PAYLOAD_BYTES,
+};
 use crawlspace_host::grammar::{
     AnyOf, Before, Bytes, Choice, Counted, Flag, Form, Integer, Many, OneOf, Optional, Shape, block,
 };
@@ -16,7 +18,7 @@ use crawlspace_host::text::{Shown, parse_signed};
 use crawlspace_host::{command, grammar};
 use smallvec::SmallVec;
 
-use super::add::{Kept, Queued, Sequence};
+use super::add::{Item, Kept, Queued, Sequence};
 use super::discover::Selection;
 use super::hold::{Limits, Target};
 use super::keys::ID_BYTES;
@@ -36,6 +38,9 @@ const URL: Bytes = Bytes::new("uri", URI_BYTES);
 const TOKEN: Integer = Integer::from("token", 1);
 const COUNT: Integer = Integer::new("count", 1, MAX_COUNT);
 const LEASE: Span = Span::new("milliseconds", 1);
+const KEY: Bytes = Bytes::new("key", KEY_BYTES);
+const URIS: Integer = Integer::new("n", 1, MAX_LEASED);
+const PAYLOAD: Bytes = Bytes::new("payload", PAYLOAD_BYTES).or_empty();
 const BLOCK: Span = Span::new("block-milliseconds", 0);
 
 type Groups<'a> = SmallVec<[&'a [u8]; 4]>;
@@ -171,6 +176,93 @@ command! {
     }
 }
 
+grammar! {
+    struct KeyItem<'a> {
+        url: Kept<'a> = block("url"),
+        key: &'a [u8] = KEY,
+    }
+}
+
+grammar! {
+    struct PayloadItem<'a> {
+        url: Kept<'a> = block("url"),
+        payload: &'a [u8] = PAYLOAD,
+    }
+}
+
+grammar! {
+    struct KeyPayloadItem<'a> {
+        url: Kept<'a> = block("url"),
+        key: &'a [u8] = KEY,
+        payload: &'a [u8] = PAYLOAD,
+    }
+}
+
+/// URLs to discover, and how.
+pub struct Discovery<'a> {
+    pub fresh: Option<Millis>,
+    pub weight: Option<u64>,
+    pub items: SmallVec<[Item<'a>; 4]>,
+}
+
+/// Declares a form of `CHG.DISCOVER`: its word, and the items that it has.
+macro_rules! discovery {
+    ($name:ident, $word:literal, $item:expr) => {
+        grammar! {
+            struct $name<'a> {
+                form: () = Flag($word),
+                {
+                    fresh: Option<Millis> = Span::new("milliseconds", 0).after("FRESH"),
+                    weight: Option<u64> = Integer::new("weight", 1, MAX_WEIGHT).after("WEIGHT"),
+                }
+                items: SmallVec<[Item<'a>; 4]> = Counted {
+                    name: "",
+                    word: "ITEMS",
+                    most: MAX_URLS,
+                    shape: $item,
+                },
+            }
+        }
+
+        impl<'a> $name<'a> {
+            fn discovery(self) -> Discovery<'a> {
+                Discovery {
+                    fresh: self.fresh,
+                    weight: self.weight,
+                    items: self.items,
+                }
+            }
+        }
+    };
+}
+
+discovery!(ByUri, "URI", block("item").map(Item::of));
+discovery!(
+    ByKey,
+    "KEY",
+    block("item").map(|item: KeyItem<'a>| Item {
+        key: Some(item.key),
+        ..Item::of(item.url)
+    })
+);
+discovery!(
+    WithPayload,
+    "PAYLOAD",
+    block("item").map(|item: PayloadItem<'a>| Item {
+        payload: Some(item.payload),
+        ..Item::of(item.url)
+    })
+);
+discovery!(
+    ByKeyWithPayload,
+    "KEYPAYLOAD",
+    block("item").map(|item: KeyPayloadItem<'a>| Item {
+        url: item.url,
+        key: Some(item.key),
+        payload: Some(item.payload),
+    })
+);
+
 command! {
     prefix "chg.discover", "write deny-oom";
     /// Queues URLs that the execution does not know yet.
@@ -179,17 +271,12 @@ command! {
     pub struct Discover<'a> {
         now: Now = NOW,
         execution: &'a [u8] = EXECUTION,
-        form: () = Flag("URI"),
-        {
-            fresh: Option<Millis> = Span::new("milliseconds", 0).after("FRESH"),
-            weight: Option<u64> = Integer::new("weight", 1, MAX_WEIGHT).after("WEIGHT"),
-        }
-        urls: SmallVec<[Kept<'a>; 4]> = Counted {
-            name: "",
-            word: "ITEMS",
-            most: MAX_URLS,
-            shape: block("item"),
-        },
+        what: Discovery<'a> = OneOf("form", (
+            block("by-uri").map(ByUri::<'a>::discovery),
+            block("by-key").map(ByKey::<'a>::discovery),
+            block("with-payload").map(WithPayload::<'a>::discovery),
+            block("by-key-with-payload").map(ByKeyWithPayload::<'a>::discovery),
+        )),
     }
 }
 
@@ -280,6 +367,7 @@ command! {
             count: Option<u64> = COUNT.after("COUNT"),
             block: Option<Millis> = BLOCK.after("BLOCK"),
             group: Option<&'a [u8]> = CHG.after("GROUP"),
+            uris: Option<u64> = URIS.after("URIS"),
         }
     }
     where Next::check
@@ -365,7 +453,21 @@ grammar! {
         {
             lease: Option<Millis> = LEASE.after("LEASE"),
             block: Option<Millis> = BLOCK.after("BLOCK"),
+            uris: Option<u64> = URIS.after("URIS"),
         }
+    }
+}
+
+grammar! {
+    struct Retry<'a> {
+        at: Millis = Time::new("at"),
+        payload: Option<&'a [u8]> = Optional(PAYLOAD.after("PAYLOAD")),
+    }
+}
+
+impl<'a> Retry<'a> {
+    fn fate(self) -> Fate<'a> {
+        Fate::Retry(self.at, self.payload)
     }
 }
 
@@ -386,7 +488,7 @@ command! {
         {
             fate: Option<Fate<'a>> = OneOf("fate", (
                 block("done").after("DONE").map(Done::<'a>::fate),
-                Time::new("at").after("RETRY").map(Fate::Retry),
+                block("retry").after("RETRY").map(Retry::<'a>::fate),
             )),
         }
         next: Option<Taking> = Optional(block("next")),

@@ -104,6 +104,9 @@ pub struct Group {
     pub holds: SmallVec<[Hold; 1]>,
     /// The last release.
     pub last: Option<Released>,
+    /// Number of leased URIs in addition to one for each lease. Not a part of the hash: only packed frontiers lease
+    /// several URIs together.
+    pub away: u64,
     /// Options that were set for the group.
     pub options: Options,
 }
@@ -239,7 +242,7 @@ impl Group {
     /// Returns true if the group can grant another lease, now or later.
     pub fn is_runnable(&self) -> bool {
         let out = self.holds.len() as u64;
-        self.uris > out && out < self.options.parallel
+        self.uris > out + self.away && out < self.options.parallel
     }
 
     /// Returns true if the group is in a queue as well as in `chg_busy`, because it allows further

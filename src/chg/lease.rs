@@ -5,7 +5,8 @@ use super::error::{Error, Result};
 use super::frontier::Frontier;
 use super::groups::{Groups, Loaded};
 use super::keys::Keys;
-use super::next::Lease;
+use super::known::Extra;
+use super::next::{Lease, leased_uris};
 use super::outcome::CountChange;
 pub use super::outcome::Fate;
 use super::past::Past;
@@ -65,6 +66,7 @@ impl<K: Store> Frontier<K> {
             )));
         }
         let mut change = self.outcomes().change_for(ks, &loaded, token, fate)?;
+        let payload = self.new_payload(ks, &loaded, token, fate)?;
         self.check_gate(ks, &loaded.group.options.gate.clone())?;
         if uncounted {
             self.reclaim(ks, &mut loaded, now)?;
@@ -75,6 +77,13 @@ impl<K: Store> Frontier<K> {
         let (done, stock) = self
             .outcomes()
             .settle(ks, &loaded, &change, when.status())?;
+        if let Some((execution, url, extra)) = payload {
+            let extra = Extra {
+                url: extra.0.as_deref(),
+                payload: Some(extra.1),
+            };
+            self.set_extra(ks, id, (&execution, &url), extra)?;
+        }
         let counted = matches!(change, CountChange::Nothing);
         let end = End {
             token,
@@ -83,11 +92,12 @@ impl<K: Store> Frontier<K> {
             done,
             counted,
             retry: match fate {
-                Fate::Retry(at) if counted => Some(*at),
+                Fate::Retry(at, _) if counted => Some(*at),
                 _ => None,
             },
         };
-        let seen = Seen::at(now, stock);
+        let mut seen = Seen::at(now, stock);
+        seen.away = self.away_without(ks, &loaded, &[token])?;
         let step = loaded.group.on(Event::Released(end), &seen);
         let due = loaded.group.last.map_or(now, |last| last.due);
         self.place(ks, &mut loaded, &step, now)?;
@@ -97,6 +107,62 @@ impl<K: Store> Frontier<K> {
             self.save_later(ks, loaded)?;
         }
         Ok(ReleaseReply::Released(due))
+    }
+
+    /// Returns the leased URI whose payload a release replaces: its execution, its name, its URL if a key is its name,
+    /// and the payload.
+    ///
+    /// # Errors
+    /// `KNOWN` if the frontier cannot store a payload for it.
+    fn new_payload<'f>(
+        &self,
+        ks: &mut K,
+        loaded: &Loaded<K>,
+        token: Token,
+        fate: &Fate<'f>,
+    ) -> Result<Option<NewPayload<'f>>> {
+        let Fate::Retry(_, Some(payload)) = *fate else {
+            return Ok(None);
+        };
+        self.check_packed(ks)?;
+        let key = self.groups.uris_of(ks, loaded);
+        let leased = ks.uris(&key, |uris| {
+            let leased = uris.leased(token)?;
+            Some((leased.execution.to_vec(), uris.uri_of(&leased)))
+        })?;
+        let of = match leased.flatten() {
+            Some((execution, name)) if self.has_space(ks, &execution)? => (execution, name),
+            _ => {
+                return Err(Error::Known(
+                    "a payload belongs to a URL that CHG.DISCOVER queued, and the lease is for none; nothing was changed"
+                        .to_owned(),
+                ));
+            }
+        };
+        let url = self.extra_url(ks, &loaded.id, (&of.0, &of.1))?;
+        Ok(Some((of.0, of.1, (url, payload))))
+    }
+
+    /// Returns the new value of [`super::group::Group::away`] when these leases have ended, if it may change.
+    pub(super) fn away_without(
+        &self,
+        ks: &mut K,
+        loaded: &Loaded<K>,
+        ended: &[Token],
+    ) -> Result<Option<u64>> {
+        let group = &loaded.group;
+        if group.away == 0 {
+            return Ok(None);
+        }
+        let away = self.groups.kept(ks, loaded, |uris| {
+            let leases = || uris.leases().filter(|leased| !leased.dropped);
+            let holds = group.holds.iter().map(|hold| hold.token);
+            let one_each = holds
+                .filter(|token| !ended.contains(token))
+                .filter(|&token| leases().any(|leased| leased.token == token));
+            leases().count() - one_each.count()
+        })?;
+        Ok(Some(away.unwrap_or(0) as u64))
     }
 
     /// Stores the lease that was granted with a release, for a retry of that release.
@@ -150,6 +216,9 @@ impl<K: Store> Frontier<K> {
     }
 }
 
+/// Execution, name and new extra of a URI; see [`Frontier::new_payload`].
+type NewPayload<'a> = (Vec<u8>, Vec<u8>, (Option<Vec<u8>>, &'a [u8]));
+
 /// Returns a lease that is held, as it was granted.
 fn lease_of<K: Store>(
     groups: &Groups<K>,
@@ -165,17 +234,15 @@ fn lease_of<K: Store>(
     let Some(hold) = loaded.group.hold(token, now) else {
         return Ok(None);
     };
-    let uri = groups.kept(ks, &loaded, |uris| {
-        let leased = uris.leased(token)?;
-        Some((leased.execution.to_vec(), uris.uri_of(&leased)))
-    })?;
+    let (uri, items) = leased_uris(groups, ks, &loaded, token)?;
     Ok(Some(Lease {
         chg: id.to_vec(),
         token,
         deadline: hold.deadline,
         due: loaded.group.due,
         uris: loaded.group.uris,
-        uri: uri.flatten(),
+        uri,
+        items,
     }))
 }
 

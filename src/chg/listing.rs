@@ -294,6 +294,7 @@ mod tests {
         }
         let ask = Ask {
             lease: 1000,
+            uris: 1,
             count: 10,
             after: None,
         };

@@ -12,13 +12,13 @@ use super::error::Result;
 use super::figures::Pause;
 use super::frontier::Frontier;
 use super::group::{Hold, Id};
-use super::groups::Loaded;
+use super::groups::{Groups, Loaded};
 use super::pauses::Paused;
 use super::skipped::{Place, Position};
 use super::store::Store;
 use super::time::{Millis, of_score};
 use super::transition::{Event, Placement, Seen};
-use super::uris::Op;
+use super::uris::{Changed, Op, Stock};
 use super::verdict::{Judge, Verdict};
 
 /// Number of groups that are read from a queue at a time.
@@ -39,6 +39,77 @@ pub struct Lease {
     pub uris: u64,
     /// Execution and URI, if the frontier stores URIs of the group.
     pub uri: Option<(Vec<u8>, Vec<u8>)>,
+    /// All URIs.
+    pub items: Vec<LeasedUri>,
+}
+
+/// A leased URI with all that belongs to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeasedUri {
+    /// The URI.
+    pub uri: Vec<u8>,
+    /// The key that identifies it.
+    pub key: Option<Vec<u8>>,
+    /// Bytes of the crawler.
+    pub payload: Option<Vec<u8>>,
+    /// Number of links between a seed and the URI.
+    pub depth: u32,
+    /// Number of failed attempts.
+    pub attempts: u32,
+}
+
+impl LeasedUri {
+    fn new<K: Store>(
+        ks: &mut K,
+        chg: &[u8],
+        (execution, name): (&[u8], Vec<u8>),
+        (depth, attempts): (u32, u32),
+    ) -> Result<LeasedUri> {
+        let extra = ks.packed(|packed| {
+            let extra = packed.extra(execution, &name, chg);
+            (
+                extra.url.map(<[u8]>::to_vec),
+                extra.payload.map(<[u8]>::to_vec),
+            )
+        })?;
+        let (url, payload) = extra.unwrap_or_default();
+        let (uri, key) = match url {
+            Some(url) => (url, Some(name)),
+            None => (name, None),
+        };
+        Ok(LeasedUri {
+            uri,
+            key,
+            payload,
+            depth,
+            attempts,
+        })
+    }
+}
+
+/// Returns the execution and the first URI of a lease, and all its URIs.
+pub(super) fn leased_uris<K: Store>(
+    groups: &Groups<K>,
+    ks: &mut K,
+    loaded: &Loaded<K>,
+    token: Token,
+) -> Result<(Option<(Vec<u8>, Vec<u8>)>, Vec<LeasedUri>)> {
+    let key = groups.uris_of(ks, loaded);
+    let found = ks.uris(&key, |uris| {
+        let execution = uris.leased(token)?.execution.to_vec();
+        let all = uris.leased_under(token);
+        let all = all.map(|leased| (uris.uri_of(&leased), (leased.depth, leased.attempts)));
+        Some((execution, all.collect::<Vec<_>>()))
+    })?;
+    let Some((execution, all)) = found.flatten() else {
+        return Ok((None, Vec::new()));
+    };
+    let all = all.into_iter();
+    let items =
+        all.map(|(name, figures)| LeasedUri::new(ks, &loaded.id, (&execution, name), figures));
+    let items = items.collect::<Result<Vec<_>>>()?;
+    let first = items.first().map(|item| (execution, item.uri.clone()));
+    Ok((first, items))
 }
 
 /// A request for leases.
@@ -48,6 +119,8 @@ pub struct Ask<'a> {
     pub lease: Millis,
     /// Maximum number of leases.
     pub count: usize,
+    /// Maximum number of URIs of each lease.
+    pub uris: usize,
     /// The release with which the client combined this request. Its stored reply is updated.
     pub after: Option<(&'a [u8], Token)>,
 }
@@ -390,8 +463,8 @@ impl<K: Store> Frontier<K> {
             // have been deleted.
             self.past.forget(ks, &loaded.id)?;
         }
-        let (uri, stock) = match execution {
-            None => (None, self.groups.stock(ks, loaded)?),
+        let (uri, items, stock) = match execution {
+            None => (None, Vec::new(), self.groups.stock(ks, loaded)?),
             Some(execution) => {
                 let key = self.groups.uris_of(ks, loaded);
                 let take = Op::Take {
@@ -399,14 +472,32 @@ impl<K: Store> Frontier<K> {
                     execution: &execution,
                     now,
                 };
-                let (_, taken) = ks.change_uris_then(&key, &take, |uris| {
-                    let leased = uris.leased(token);
-                    (leased.map(|leased| uris.uri_of(&leased)), uris.stock())
-                })?;
-                let (uri, stock) = taken.unwrap_or_default();
-                (uri.map(|uri| (execution, uri)), stock)
+                // A client may have begun to wait before the frontier became plain.
+                let most = match ask.uris {
+                    2.. if ks.packed(|_| ())?.is_none() => 1,
+                    most => most.max(1),
+                };
+                let (mut stock, mut items) = (Stock::default(), Vec::with_capacity(1));
+                while items.len() < most {
+                    let (changed, taken) = ks.change_uris_then(&key, &take, |uris| {
+                        let leased = uris.leases().last();
+                        let leased = leased
+                            .map(|leased| (uris.uri_of(&leased), (leased.depth, leased.attempts)));
+                        (leased, uris.stock())
+                    })?;
+                    let (leased, left) = taken.unwrap_or_default();
+                    stock = left;
+                    let Some((name, figures)) = leased.filter(|_| changed == Changed::Taken) else {
+                        break;
+                    };
+                    items.push(LeasedUri::new(ks, &loaded.id, (&execution, name), figures)?);
+                }
+                let first = items.first();
+                let uri = first.map(|first: &LeasedUri| (execution, first.uri.clone()));
+                (uri, items, stock)
             }
         };
+        let more = items.len().saturating_sub(1) as u64;
         let hold = Hold {
             token,
             granted: now,
@@ -414,7 +505,8 @@ impl<K: Store> Frontier<K> {
         };
         let own = ask.after.filter(|(id, _)| *id == &loaded.id[..]);
         let after = own.map(|(_, token)| token);
-        let seen = Seen::at(now, stock);
+        let mut seen = Seen::at(now, stock);
+        seen.away = (more > 0).then_some(loaded.group.away + more);
         let step = loaded.group.on(Event::Leased { hold, after }, &seen);
         self.apply(ks, loaded, &step, now)?;
         Ok(Lease {
@@ -424,6 +516,7 @@ impl<K: Store> Frontier<K> {
             due,
             uris: loaded.group.uris,
             uri,
+            items,
         })
     }
 }

@@ -22,8 +22,8 @@ pub enum Fate<'a> {
         /// Number of URIs; `None` means 1.
         count: Option<u64>,
     },
-    /// The URI must be fetched again at this time.
-    Retry(Millis),
+    /// The URI must be fetched again at this time, with this payload if it changes.
+    Retry(Millis, Option<&'a [u8]>),
 }
 
 /// The effect of a release on the counts of a group.
@@ -37,10 +37,10 @@ pub(super) enum CountChange {
         own: u64,
         whole: u64,
     },
-    /// The leased URI returns to the queue.
-    Return(Token, Option<Millis>),
-    /// The leased URI is done. Contains its execution, if the URI is still counted.
-    Done(Token, Option<Id>),
+    /// The leased URIs return to the queue. Contains their number.
+    Return(Token, u64, Option<Millis>),
+    /// The leased URIs are done. Contains their number, and their execution if they are still counted.
+    Done(Token, u64, Option<Id>),
 }
 
 /// The parts of a frontier that the end of a lease changes.
@@ -62,10 +62,13 @@ impl<K: Store> Outcomes<'_, K> {
             let leased = uris
                 .leased(token)
                 .map(|leased| (Id::from_slice(leased.execution), leased.dropped));
-            (leased, uris.len())
+            (
+                leased.map(|leased| (leased, uris.leased_under(token).count() as u64)),
+                uris.len(),
+            )
         })?;
         let (leased, kept) = kept.unwrap_or((None, 0));
-        let Some((own, dropped)) = leased else {
+        let Some(((own, dropped), n)) = leased else {
             let Fate::Done { execution, count } = *fate else {
                 return Ok(CountChange::Nothing);
             };
@@ -73,8 +76,13 @@ impl<K: Store> Outcomes<'_, K> {
             return self.uncount(ks, loaded, execution, count.unwrap_or(1).min(counted));
         };
         Ok(match *fate {
-            Fate::Unchanged => CountChange::Return(token, None),
-            Fate::Retry(at) => CountChange::Return(token, Some(at)),
+            Fate::Unchanged => CountChange::Return(token, n, None),
+            Fate::Retry(_, Some(_)) if n > 1 => {
+                return Err(Error::Argument(format!(
+                    "the lease is for {n} URIs, and PAYLOAD is for one; nothing was changed"
+                )));
+            }
+            Fate::Retry(at, _) => CountChange::Return(token, n, Some(at)),
             Fate::Done { execution, .. } if *execution != own[..] => {
                 return Err(Error::Argument(format!(
                     "the leased URI belongs to execution '{}', not '{}'; nothing was changed",
@@ -82,13 +90,17 @@ impl<K: Store> Outcomes<'_, K> {
                     crawlspace_host::text::Shown(execution)
                 )));
             }
-            Fate::Done { count, .. } if count.is_some_and(|count| count != 1) => {
-                return Err(Error::Argument(
-                    "the lease is for one kept URI, so the count must be 1; nothing was changed"
-                        .to_string(),
-                ));
+            Fate::Done { count, .. } if count.is_some_and(|count| count != n) => {
+                let kept = if n == 1 {
+                    "one kept URI".to_owned()
+                } else {
+                    format!("{n} kept URIs")
+                };
+                return Err(Error::Argument(format!(
+                    "the lease is for {kept}, so the count must be {n}; nothing was changed"
+                )));
             }
-            Fate::Done { .. } => CountChange::Done(token, (!dropped).then_some(own)),
+            Fate::Done { .. } => CountChange::Done(token, n, (!dropped).then_some(own)),
         })
     }
 
@@ -144,17 +156,20 @@ impl<K: Store> Outcomes<'_, K> {
                 self.ledger.tally(ks, execution, -(*whole as i64))?;
                 Ok((*whole, self.groups.stock(ks, loaded)?))
             }
-            CountChange::Return(token, due) => {
+            CountChange::Return(token, n, due) => {
                 let back = Op::Return {
                     token: *token,
                     due: *due,
                     failed: false,
                 };
                 let key = self.groups.uris_of(ks, loaded);
-                let (_, stock) = ks.change_uris_then(&key, &back, |kept| kept.stock())?;
+                let mut stock = None;
+                for _ in 0..*n {
+                    stock = ks.change_uris_then(&key, &back, |kept| kept.stock())?.1;
+                }
                 Ok((0, stock.unwrap_or_default()))
             }
-            CountChange::Done(token, execution) => {
+            CountChange::Done(token, n, execution) => {
                 let done = Op::Done {
                     token: *token,
                     end: End {
@@ -162,7 +177,12 @@ impl<K: Store> Outcomes<'_, K> {
                         status,
                     },
                 };
-                self.finish(ks, loaded, &done, execution.as_deref())
+                let mut ended = (0, Stock::default());
+                for _ in 0..*n {
+                    let (one, stock) = self.finish(ks, loaded, &done, execution.as_deref())?;
+                    ended = (ended.0 + one, stock);
+                }
+                Ok(ended)
             }
         }
     }
@@ -230,6 +250,13 @@ impl<K: Store> Outcomes<'_, K> {
         let Some(mut report) = leased.flatten() else {
             return Ok(Report::of_group(&loaded.id, times));
         };
+        let url = report.uri.as_ref().map(|(execution, name)| {
+            ks.packed(|packed| {
+                let extra = packed.extra(execution, name, &loaded.id);
+                extra.url.map(<[u8]>::to_vec)
+            })
+        });
+        let url = url.transpose()?.flatten().flatten();
         report.given_up = report.times >= attempts;
         let uri = report.uri.as_ref();
         match uri.filter(|_| report.given_up && report.counts) {
@@ -248,6 +275,10 @@ impl<K: Store> Outcomes<'_, K> {
                 };
                 ks.change_uris(&key, &back)?;
             }
+        }
+        if let (Some(url), Some((_, uri))) = (url, &mut report.uri) {
+            // A key is the name of the URI.
+            *uri = url;
         }
         Ok(report)
     }

@@ -25,6 +25,13 @@ pub fn move_to<K: Movable>(to: Storage, now: Millis) -> Job<K> {
                             .to_owned(),
                     ));
                 }
+                let is_wide = ks.packed(|packed| packed.has_wide_leases())?;
+                if to == Storage::Plain && is_wide == Some(true) {
+                    return Err(Error::Known(
+                        "plain keys cannot hold a lease of several URIs; wait until it is released or expires"
+                            .to_owned(),
+                    ));
+                }
                 let begun = ks.begin(&frontier.keys.prefix, to)?;
                 if begun == Begun::Now {
                     frontier.reopen(ks);

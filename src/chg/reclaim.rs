@@ -59,6 +59,7 @@ mod tests {
             .unwrap();
         let ask = Ask {
             lease: 1000,
+            uris: 1,
             count: 1,
             after: None,
         };

@@ -407,6 +407,7 @@ impl<K: Storage> World<K> {
             Op::NextOf { group } => {
                 let ask = Ask {
                     lease: LEASE,
+                    uris: 1,
                     count: 1,
                     after: None,
                 };
@@ -525,6 +526,7 @@ impl<K: Storage> World<K> {
     fn next(&mut self, count: usize) {
         let ask = Ask {
             lease: LEASE,
+            uris: 1,
             count,
             after: None,
         };
@@ -570,7 +572,7 @@ impl<K: Storage> World<K> {
         };
         let fate = match fate {
             0 => Fate::Unchanged,
-            1 => Fate::Retry(now + 700),
+            1 => Fate::Retry(now + 700, None),
             _ => Fate::Done {
                 execution: &execution,
                 count: None,
@@ -856,6 +858,7 @@ fn first_search_after_a_pause_looks_at_no_paused_group() {
     let mut looked_at = 0;
     let ask = Ask {
         lease: LEASE,
+        uris: 1,
         count: 1,
         after: None,
     };

@@ -68,6 +68,8 @@ pub(super) struct Seen {
     pub opens: Millis,
     /// True if a plain client is fetching from the group. It will queue the group afterwards.
     pub taken: bool,
+    /// New value of [`Group::away`], if it changes.
+    pub away: Option<u64>,
 }
 
 impl Seen {
@@ -79,6 +81,7 @@ impl Seen {
             stock,
             opens: 0,
             taken: false,
+            away: None,
         }
     }
 }
@@ -153,8 +156,9 @@ impl Group {
     /// Applies an event, and returns the step for the caller to apply.
     pub(super) fn on(&mut self, event: Event<'_>, seen: &Seen) -> Step {
         let was_runnable = self.is_runnable();
+        self.away = seen.away.unwrap_or(self.away);
         let mut step = match event {
-            Event::Arrived { uris, at } => self.arrived(uris, at, seen),
+            Event::Arrived { uris, at } => self.arrived(uris, at, was_runnable, seen),
             Event::Dropped { uris } => {
                 self.uris = self.uris.saturating_sub(uris);
                 Step::to(self.retire_or(Placement::Stay))
@@ -165,8 +169,10 @@ impl Group {
                 held.into_iter().for_each(|hold| hold.deadline = deadline);
                 Step::leases(Placement::Stay, seen.now)
             }
-            Event::Released(end) => self.released(end, seen),
-            Event::Expired { given_up, counted } => return self.expired(given_up, counted, seen),
+            Event::Released(end) => self.released(end, was_runnable, seen),
+            Event::Expired { given_up, counted } => {
+                return self.expired(given_up, counted, was_runnable, seen);
+            }
             Event::Blocked { until } => {
                 let until = if until > seen.now { until } else { 0 };
                 let before = std::mem::replace(&mut self.options.blocked, until);
@@ -229,8 +235,8 @@ impl Group {
         Placement::Shift { latest, earliest }
     }
 
-    fn arrived(&mut self, uris: u64, at: Millis, seen: &Seen) -> Step {
-        let (was_runnable, was_idle) = (self.is_runnable(), self.known && self.is_idle());
+    fn arrived(&mut self, uris: u64, at: Millis, was_runnable: bool, seen: &Seen) -> Step {
+        let was_idle = self.known && self.is_idle();
         self.uris += uris;
         self.known = true;
         let due = at.max(self.closed_until()).max(seen.now);
@@ -266,8 +272,7 @@ impl Group {
         Step::leases(beside.placement, seen.now)
     }
 
-    fn released(&mut self, end: End<'_>, seen: &Seen) -> Step {
-        let was_runnable = self.is_runnable();
+    fn released(&mut self, end: End<'_>, was_runnable: bool, seen: &Seen) -> Step {
         let Some(at) = self.holds.iter().position(|hold| hold.token == end.token) else {
             return Step::to(Placement::Stay);
         };
@@ -321,8 +326,8 @@ impl Group {
         ends
     }
 
-    fn expired(&mut self, given_up: u64, counted: bool, seen: &Seen) -> Step {
-        let was_queued = self.stands_beside_leases();
+    fn expired(&mut self, given_up: u64, counted: bool, was_runnable: bool, seen: &Seen) -> Step {
+        let was_queued = !self.holds.is_empty() && was_runnable;
         let over = self.holds.iter().filter(|hold| hold.deadline <= seen.now);
         let (mut ended, mut last) = (0, None);
         for hold in over {

@@ -62,7 +62,7 @@ impl<K: Store> Judge<'_, K> {
         let held = group.holds.len() as u64;
         // Plain clients may queue a group without a hash, or without a count.
         let from_outside = !group.ours && group.uris == 0;
-        if held >= group.options.parallel || (group.uris <= held && !from_outside) {
+        if held >= group.options.parallel || (group.uris <= held + group.away && !from_outside) {
             return Ok(Verdict::Remove);
         }
         if group.options.paused {
@@ -97,6 +97,7 @@ impl<K: Store> Judge<'_, K> {
         let group = &loaded.group;
         let held = group.holds.len() as u64;
         let from_outside = !group.ours && group.uris == 0;
+        let holds = group.holds.iter();
         let kept = self.groups.kept(ks, loaded, |uris| {
             let next = uris.pick(now, &|execution| paused.has(execution));
             match next {
@@ -105,7 +106,9 @@ impl<K: Store> Judge<'_, K> {
                     uris.earliest(),
                     uris.earliest_of(&|execution| paused.has(execution)),
                     uris.len(),
-                    uris.tokens().count() as u64,
+                    holds
+                        .filter(|hold| uris.tokens().any(|token| token == hold.token))
+                        .count() as u64,
                 )),
             }
         })?;

@@ -275,12 +275,19 @@ fn hold_reply<K: Store>(
     let key = groups.uris_of(ks, loaded);
     let uri = ks.uris(&key, |uris| {
         let leased = uris.leased(hold.token)?;
-        Some((
-            Reply::bulk(leased.execution),
-            Reply::bulk(uris.uri_of(&leased)),
-        ))
+        Some((leased.execution.to_vec(), uris.uri_of(&leased)))
     })?;
-    let (execution, uri) = uri.flatten().unwrap_or((Reply::Nil, Reply::Nil));
+    let (execution, uri) = match uri.flatten() {
+        None => (Reply::Nil, Reply::Nil),
+        Some((execution, name)) => {
+            let url = ks.packed(|packed| {
+                let extra = packed.extra(&execution, &name, &loaded.id);
+                extra.url.map(<[u8]>::to_vec)
+            })?;
+            let uri = url.flatten().unwrap_or(name);
+            (Reply::Bulk(execution), Reply::Bulk(uri))
+        }
+    };
     Ok(Reply::named([
         ("token", Reply::count(hold.token)),
         ("granted", Reply::count(hold.granted)),

@@ -89,6 +89,12 @@ pub mod chg {
         MAX_COUNT: u64 = 1000;
         /// Number of URLs in a call about known URLs.
         MAX_URLS: u64 = 10_000;
+        /// Maximum length of the key of a URL, in bytes.
+        KEY_BYTES: usize = 64;
+        /// Maximum length of what a crawler stores with a URL, in bytes.
+        PAYLOAD_BYTES: usize = 64 << 10;
+        /// Maximum number of URIs of a lease.
+        MAX_LEASED: u64 = 1000;
         /// Default number of entries of a page.
         COUNT: u64 = 100;
         /// Maximum number of stored reports of expired leases. Reports of given-up URIs are not

@@ -95,11 +95,12 @@ const SAMPLES: &[&str] = &rows![
     "PACK"; "UNPACK";
 ];
 
-/// Commands that read or forget known URLs; they need a packed frontier.
+/// Commands that read or forget known URLs or return full leases; they need a packed frontier.
 const KNOWN_SAMPLES: &[&str] = &rows![
     "KNOWN fresh http://e.com/"; "COUNT fresh"; "COUNT fresh GROUP waiting"; "FORGET fresh";
     "FORGET fresh URIS 2 http://e.com/ http://e.com/2"; "FORGET fresh GROUP waiting BEFORE <soon> STATE DONE";
-    "FORGET fresh STATE GIVENUP";
+    "FORGET fresh STATE GIVENUP"; "NEXT LEASE 1000 COUNT 2 URIS 1"; "NEXT GROUP ready URIS 1";
+    "RELEASE kept <kept> DELAY 1000 DONE <execution-of-kept> NEXT LEASE 5 URIS 1";
 ];
 
 /// Commands that make an execution remember its URLs. They are refused here because the execution has URIs already:
@@ -108,6 +109,10 @@ const REMEMBERING: &[&str] = &rows![
     "SPACE crawl"; "SPACE crawl BITS 96"; "SPACE crawl BITS 128 SHARE weekly";
     "DISCOVER crawl URI ITEMS 1 new <soon> 1 http://e.com/";
     "DISCOVER crawl URI FRESH 1000 WEIGHT 2 ITEMS 2 new <soon> 1 http://e.com/ waiting <soon> 0 http://e.com/2";
+    "DISCOVER crawl KEY FRESH 1000 WEIGHT 2 ITEMS 1 new <soon> 1 http://e.com/ key";
+    "DISCOVER crawl PAYLOAD FRESH 1000 WEIGHT 2 ITEMS 1 new <soon> 1 http://e.com/ payload";
+    "DISCOVER crawl KEYPAYLOAD FRESH 1000 WEIGHT 2 ITEMS 1 new <soon> 1 http://e.com/ key payload";
+    "RELEASE kept <kept> DELAY 1000 RETRY <soon> PAYLOAD p";
 ];
 
 static PACKED_SAMPLES: LazyLock<Vec<&str>> = LazyLock::new(|| [SAMPLES, KNOWN_SAMPLES].concat());
@@ -170,7 +175,7 @@ const PACKED_KEYS: &str = "chg_wait chg_busy chg_ready EIDC QCT chg_packed";
 const INVALID: &[[&str; 4]] = &rows![
     ["", "chg from", "''", "chg from"];
     ["RELEASE EXTEND BLOCK PAUSE RESUME MOVE WHY URIS", "chg from", "nobody %n%s \u{e9}\r\n", "NOCHG"];
-    ["", "execution writer to uri", "''", "execution writer 'to ' uri"];
+    ["", "execution writer to uri key", "''", "execution writer 'to ' uri key"];
     ["ADD ADDURI BLOCK RELEASE", "at time", "-1 9223372036854775807", "at UNTIL RETRY"];
     ["NEXT RELEASE EXTEND", "LEASE COUNT", "0", "LEASE COUNT"];
     ["NEXT RELEASE EXTEND", "LEASE BLOCK DELAY ELAPSED MIN MAX milliseconds",
@@ -194,6 +199,9 @@ const LIMITS: &[[&str; 5]] = &rows![
     ["", "prefix", "x*{PREFIX_BYTES}", "x*{PREFIX_BYTES+1}", "BADPREFIX 'maximum is {PREFIX_BYTES}'"];
     ["", "chg from to execution writer group", "x*{ID_BYTES}", "x*{ID_BYTES+1}", "'maximum is {ID_BYTES}'"];
     ["ADDURI DISCOVER KNOWN FORGET", "uri", "x*{URI_BYTES}", "x*{URI_BYTES+1}", "'maximum is {URI_BYTES}'"];
+    ["DISCOVER", "key", "x*{KEY_BYTES}", "x*{KEY_BYTES+1}", "'maximum is {KEY_BYTES}'"];
+    ["DISCOVER RELEASE", "payload PAYLOAD", "'' x*{PAYLOAD_BYTES}", "x*{PAYLOAD_BYTES+1}", "'maximum is {PAYLOAD_BYTES}'"];
+    ["NEXT RELEASE", "URIS", "1 {MAX_LEASED}", "0 {MAX_LEASED+1}", "'1 to {MAX_LEASED}'"];
     ["ADD ADDURI DISCOVER BLOCK 'RELEASE held <held> AT <soon>' 'RELEASE kept'", "at time", "0 <ten-years>", "<later>",
         "'ten years'"];
     ["NEXT RELEASE EXTEND LIMIT", "LEASE BLOCK DELAY ELAPSED MIN MAX milliseconds GAP",

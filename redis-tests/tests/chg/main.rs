@@ -9,6 +9,7 @@ mod databases;
 mod dropped;
 mod gates;
 mod holds;
+mod items;
 mod kept_uris;
 mod known;
 mod leases;

@@ -30,15 +30,12 @@ impl Act for Discover<'static> {
     fn act(asked: Discover<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
         let now = allowed(asked.now)?;
         let Discover {
-            execution,
-            fresh,
-            weight,
-            urls,
-            ..
+            execution, what, ..
         } = asked;
-        let groups: Vec<&[u8]> = urls.iter().map(|url| url.chg).collect();
+        let groups: Vec<&[u8]> = what.items.iter().map(|item| item.url.chg).collect();
         let entered = change(call, &Touched::Groups(&groups), now, |frontier, keys| {
-            frontier.discover(keys, execution, (weight, fresh), &urls, now.ms)
+            let options = (what.weight, what.fresh);
+            frontier.discover(keys, execution, options, &what.items, now.ms)
         })?;
         anchor(call)?;
         let replies = entered.into_iter().map(|entered| match entered {

@@ -28,14 +28,30 @@ use super::waiter::Waiter;
 struct Wanted {
     lease: Millis,
     count: usize,
+    /// Maximum number of URIs of each lease; `None` if the client expects one.
+    uris: Option<usize>,
     block: Option<Millis>,
 }
 
 impl Wanted {
+    /// Returns true if the reply shows everything that belongs to a lease.
+    fn is_full(&self) -> bool {
+        self.uris.is_some()
+    }
+
+    /// Refuses what plain storage cannot hold.
+    fn check(&self, cached: &CachedFrontier, keys: &mut FrontierKeys) -> error::Result<()> {
+        if self.is_full() {
+            cached.frontier.check_packed(keys)?;
+        }
+        Ok(())
+    }
+
     fn ask<'a>(&self, after: Option<(&'a [u8], Token)>) -> Ask<'a> {
         Ask {
             lease: self.lease,
             count: self.count,
+            uris: self.uris.unwrap_or(1),
             after,
         }
     }
@@ -47,6 +63,7 @@ impl Act for Next<'static> {
         let wanted = Wanted {
             lease: asked.lease.unwrap_or(settings::LEASE.get()),
             count: asked.count.unwrap_or(1) as usize,
+            uris: asked.uris.map(|n| n as usize),
             block: asked.block,
         };
         if let Some(chg) = asked.group {
@@ -57,12 +74,13 @@ impl Act for Next<'static> {
         let ctx = call.ctx;
         on_frontier(call, |cached, keys| {
             cached.simulated = now.simulated;
+            wanted.check(cached, keys)?;
             if !cached.waiters.all.is_empty() {
                 // Serve the waiting clients first, because they have waited longer.
                 cached.serve(keys, now.ms)?;
             }
             Ok(match next(cached, keys, ctx, &wanted, None, &now)? {
-                Some(leases) => Answer::Reply(leases_reply(leases)),
+                Some(leases) => Answer::Reply(leases_reply(leases, wanted.is_full())),
                 None => Answer::Sent,
             })
         })
@@ -73,6 +91,7 @@ impl Act for Next<'static> {
 fn next_of(call: &mut Call<'_>, wanted: &Wanted, chg: &[u8], now: &Now) -> Result<Answer, String> {
     let lease = on_frontier(call, |cached, keys| {
         cached.simulated = now.simulated;
+        wanted.check(cached, keys)?;
         // Serve the waiting clients first, because they have waited longer.
         cached.serve(keys, now.ms)?;
         let ask = wanted.ask(None);
@@ -80,7 +99,8 @@ fn next_of(call: &mut Call<'_>, wanted: &Wanted, chg: &[u8], now: &Now) -> Resul
         cached.arrange(keys, now.ms, false)?;
         Ok(lease)
     })?;
-    Ok(Answer::Reply(leases_reply(lease.into_iter().collect())))
+    let leases = lease.into_iter().collect();
+    Ok(Answer::Reply(leases_reply(leases, wanted.is_full())))
 }
 
 /// Grants leases to the calling client. Returns `None` if the client has to wait for them.
@@ -128,6 +148,7 @@ fn next(
     let waiter = Waiter {
         lease: wanted.lease,
         count: wanted.count,
+        uris: wanted.uris,
         searches: wanted.block.is_none(),
         after: after.map(|(chg, token, due)| (chg.to_vec(), token, due)),
         leases,
@@ -146,6 +167,7 @@ impl Act for Release<'static> {
         let wanted = asked.next.map(|next| Wanted {
             lease: next.lease.unwrap_or(settings::LEASE.get()),
             count: 1,
+            uris: next.uris.map(|n| n as usize),
             block: next.block,
         });
         let touched = match wanted {
@@ -156,11 +178,16 @@ impl Act for Release<'static> {
         let ctx = call.ctx;
         on_frontier(call, |cached, keys| {
             cached.simulated = now.simulated;
+            if let Some(wanted) = wanted {
+                wanted.check(cached, keys)?;
+            }
             let frontier = &mut cached.frontier;
             frontier.rounding = u64::from(!now.simulated);
             let released = frontier.release(keys, chg, token, &when, &fate, now.ms)?;
             let (reply, next_after) = match (released, wanted) {
-                (ReleaseReply::Before(due, lease), Some(_)) => (released_reply(due, lease), None),
+                (ReleaseReply::Before(due, lease), Some(wanted)) => {
+                    (released_reply(due, lease, wanted.is_full()), None)
+                }
                 (ReleaseReply::Released(due), Some(wanted)) => (Reply::Nil, Some((due, wanted))),
                 (ReleaseReply::Released(due) | ReleaseReply::Before(due, _), None) => {
                     (Reply::count(due), None)
@@ -176,7 +203,10 @@ impl Act for Release<'static> {
             }
             let after = Some((chg, token, due));
             Ok(match next(cached, keys, ctx, &wanted, after, &now)? {
-                Some(leases) => Answer::Reply(released_reply(due, leases.into_iter().next())),
+                Some(leases) => {
+                    let lease = leases.into_iter().next();
+                    Answer::Reply(released_reply(due, lease, wanted.is_full()))
+                }
                 None => Answer::Sent,
             })
         })

@@ -4,13 +4,15 @@ use crate::chg::next::Lease;
 use crate::chg::time::Millis;
 use crawlspace_host::reply::Reply;
 
-/// Returns a lease as `[chg, token, deadline, n, c, execution, uri]`.
-pub fn lease_reply(lease: Lease) -> Reply {
+/// Returns a lease as `[chg, token, deadline, n, c, execution, uri]`. In a full reply, the URI is nil, and an array of
+/// `[uri, key, payload, depth, attempts]` follows.
+pub fn lease_reply(lease: Lease, is_full: bool) -> Reply {
     let (execution, uri) = match lease.uri {
+        Some((execution, _)) if is_full => (Reply::Bulk(execution), Reply::Nil),
         Some((execution, uri)) => (Reply::Bulk(execution), Reply::Bulk(uri)),
         None => (Reply::Nil, Reply::Nil),
     };
-    Reply::Array(vec![
+    let mut parts = vec![
         Reply::Bulk(lease.chg),
         Reply::count(lease.token),
         Reply::count(lease.deadline),
@@ -18,19 +20,33 @@ pub fn lease_reply(lease: Lease) -> Reply {
         Reply::count(lease.uris),
         execution,
         uri,
-    ])
+    ];
+    if is_full {
+        let items = lease.items.into_iter().map(|item| {
+            Reply::Array(vec![
+                Reply::Bulk(item.uri),
+                item.key.map_or(Reply::Nil, Reply::Bulk),
+                item.payload.map_or(Reply::Nil, Reply::Bulk),
+                Reply::count(item.depth.into()),
+                Reply::count(item.attempts.into()),
+            ])
+        });
+        parts.push(Reply::Array(items.collect()));
+    }
+    Reply::Array(parts)
 }
 
 /// Returns an array of leases; nil if there are none.
-pub fn leases_reply(leases: Vec<Lease>) -> Reply {
+pub fn leases_reply(leases: Vec<Lease>, is_full: bool) -> Reply {
     if leases.is_empty() {
         return Reply::Nil;
     }
-    Reply::Array(leases.into_iter().map(lease_reply).collect())
+    let leases = leases.into_iter();
+    Reply::Array(leases.map(|lease| lease_reply(lease, is_full)).collect())
 }
 
 /// Returns the reply to a release with `NEXT`.
-pub fn released_reply(due: Millis, next: Option<Lease>) -> Reply {
-    let next = next.map_or(Reply::Nil, lease_reply);
+pub fn released_reply(due: Millis, next: Option<Lease>, is_full: bool) -> Reply {
+    let next = next.map_or(Reply::Nil, |next| lease_reply(next, is_full));
     Reply::Array(vec![Reply::count(due), next])
 }

@@ -16,6 +16,8 @@ pub struct Waiter {
     pub lease: Millis,
     /// Maximum number of leases.
     pub count: usize,
+    /// Maximum number of URIs of each lease; `None` if the client expects one.
+    pub uris: Option<usize>,
     /// True if the client waits because the search takes long, not because no group is due.
     pub searches: bool,
     /// The release that the client combined with this request: group, token, and due time in the
@@ -41,8 +43,10 @@ impl Waiter {
     pub(super) fn reply(&mut self) -> Reply {
         let leases = std::mem::take(&mut self.leases);
         match &self.after {
-            None => leases_reply(leases),
-            Some((_, _, due)) => released_reply(*due, leases.into_iter().next()),
+            None => leases_reply(leases, self.uris.is_some()),
+            Some((_, _, due)) => {
+                released_reply(*due, leases.into_iter().next(), self.uris.is_some())
+            }
         }
     }
 }

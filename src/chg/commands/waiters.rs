@@ -32,6 +32,7 @@ impl CachedFrontier {
             let ask = Ask {
                 lease: first.lease,
                 count: first.count,
+                uris: first.uris.unwrap_or(1),
                 after: first
                     .after
                     .as_ref()

@@ -3,9 +3,11 @@
 //! A [`Space`] stores a record of 17 bytes for each URL: 64 bits of a keyed hash of the URL, 32 bits of a hash of its
 //! group, and its state. Text is stored only while the URL is queued or leased, by the queue of the group.
 
+mod extra;
 mod record;
 mod space;
 mod table;
 
+pub use extra::Extra;
 pub use record::{Known, MAX_STATUS, State, UNIT};
 pub use space::{Member, Misfit, Print, Shape, Space, Spaces, name_of};

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use siphasher::sip128::SipHasher13;
 use smallvec::SmallVec;
 
+use super::extra::Extra;
 use super::record::Known;
 use super::table::{Page, Table};
 
@@ -45,6 +46,10 @@ pub struct Space {
     /// Key of the fingerprints.
     secret: [u8; 16],
     table: Table,
+    /// What belongs to queued and leased URLs, by fingerprint.
+    extras: BTreeMap<Print, Box<[u8]>>,
+    /// Bytes of the extras.
+    extra_bytes: usize,
     /// The executions that use the space, by number.
     members: BTreeMap<u32, Box<[u8]>>,
 }
@@ -55,6 +60,8 @@ impl Space {
             shape,
             secret,
             table: Table::new(shape.width()),
+            extras: BTreeMap::new(),
+            extra_bytes: 0,
             members: BTreeMap::new(),
         }
     }
@@ -95,6 +102,33 @@ impl Space {
     pub fn get(&self, print: &[u8]) -> Option<Known> {
         let record = self.table.get(print)?;
         Known::read(record, print.len())
+    }
+
+    /// Returns true if anything belongs to URLs besides their records.
+    pub fn has_extras(&self) -> bool {
+        !self.extras.is_empty()
+    }
+
+    /// Returns what belongs to the queued or leased URL with a fingerprint.
+    pub fn extra(&self, print: &[u8]) -> Extra<'_> {
+        let bytes = self.extras.get(print);
+        bytes.map_or(Extra::default(), |bytes| Extra::read(bytes))
+    }
+
+    /// Returns what belongs to all URLs, as it is stored.
+    pub(in crate::chg) fn extras(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let extras = self.extras.iter();
+        extras.map(|(print, bytes)| (&print[..], &bytes[..]))
+    }
+
+    fn set_extra(&mut self, print: &[u8], bytes: &[u8]) {
+        let before = if bytes.is_empty() {
+            self.extras.remove(print)
+        } else {
+            self.extras.insert(Print::from_slice(print), bytes.into())
+        };
+        self.extra_bytes += bytes.len();
+        self.extra_bytes -= before.map_or(0, |before| before.len());
     }
 
     /// Returns the expected number of URLs that are wrongly taken for known ones: n²/2⁶⁵, or n²/2⁹⁷ with wide
@@ -269,10 +303,27 @@ impl Spaces {
             }
             None => space.table.remove(print),
         }
+        if !space.extras.is_empty() && known.is_none_or(|known| !known.state.has_text()) {
+            space.set_extra(print, b"");
+        }
         if before.is_some() || known.is_some() {
             self.count(name, before, known);
         }
         before
+    }
+
+    /// Stores what belongs to a queued or leased URL, in the form of [`Extra::write`].
+    pub(in crate::chg) fn set_extra(&mut self, name: &[u8], print: &[u8], bytes: &[u8]) {
+        let Some(space) = self.spaces.get_mut(name) else {
+            return;
+        };
+        let known = space
+            .table
+            .get(print)
+            .and_then(|record| Known::read(record, print.len()));
+        if known.is_some_and(|known| known.state.has_text()) {
+            space.set_extra(print, bytes);
+        }
     }
 
     fn count(&mut self, name: &[u8], before: Option<Known>, after: Option<Known>) {
@@ -315,13 +366,18 @@ impl Spaces {
 
     /// Returns the memory use in bytes.
     pub fn memory(&self) -> usize {
-        let tables = self.spaces.values().map(|space| space.table.memory());
-        tables.sum::<usize>() + (self.members.len() + self.spaces.len()) * 240
+        let spaces = self.spaces.values();
+        let each =
+            spaces.map(|space| space.table.memory() + space.extras.len() * 96 + space.extra_bytes);
+        each.sum::<usize>() + (self.members.len() + self.spaces.len()) * 240
     }
 
     /// Returns the number of memory blocks.
     pub fn pieces(&self) -> usize {
-        self.spaces.values().map(|space| space.table.pieces()).sum()
+        let spaces = self.spaces.values();
+        spaces
+            .map(|space| space.table.pieces() + space.extras.len())
+            .sum()
     }
 }
 

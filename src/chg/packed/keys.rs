@@ -37,6 +37,9 @@ const RESPELLED: RangeInclusive<u64> = if cfg!(test) { 1..=128 } else { 16..=128
 /// Number of groups that a step of a scan looks at.
 const STEP: u32 = 128;
 
+/// Hash of the numbers of leased URIs of groups in addition to one for each lease.
+const AWAY: &[u8] = b"chg_away";
+
 /// A packed frontier.
 #[derive(Clone, Default)]
 pub struct Packed {
@@ -224,17 +227,48 @@ impl Packed {
                 fields: 0,
             },
             Some(slot) => {
+                let away = self.away(key.id());
                 let record = &self.groups.get(slot).record;
                 Stored {
-                    group: record.group.clone(),
+                    group: Group {
+                        away,
+                        ..record.group.clone()
+                    },
                     fields: record.own_fields(),
                 }
             }
         }
     }
 
+    /// Returns the number of leased URIs of a group in addition to one for each lease.
+    fn away(&self, id: &[u8]) -> u64 {
+        let away = self.small.hashes.get(AWAY).and_then(|away| away.get(id));
+        away.and_then(|away| parse_unsigned(away)).unwrap_or(0)
+    }
+
+    fn set_away(&mut self, id: &[u8], n: u64) {
+        if n == self.away(id) {
+            return;
+        }
+        if n == 0 {
+            self.small.unset(AWAY, id);
+            self.log.begin(Kind::Unset).bytes(AWAY).bytes(id);
+        } else {
+            let text = number_text(n);
+            self.small.set(AWAY, id, &text);
+            let log = self.log.begin(Kind::Set);
+            log.bytes(AWAY).bytes(id).bytes(&text);
+        }
+    }
+
+    /// Returns true if a lease has several URIs, which plain storage cannot hold.
+    pub fn has_wide_leases(&self) -> bool {
+        self.small.hashes.contains_key(AWAY)
+    }
+
     /// Stores a group, and one more field.
     pub fn put_group(&mut self, key: &Name, group: &Group, more: Option<(&[u8], &[u8])>) {
+        self.set_away(key.id(), group.away);
         let slot = self.groups.enter(key.id());
         let stored = &self.groups.get(slot).record;
         let is_same = stored.exists && group.known && group.ours && stored.group == *group;
@@ -270,6 +304,7 @@ impl Packed {
         let Some(slot) = self.groups.find(key.id()) else {
             return;
         };
+        self.set_away(key.id(), 0);
         let record = &mut self.groups.change(slot).record;
         let options = std::mem::take(&mut record.group.options);
         record.group = Group {
@@ -297,6 +332,7 @@ impl Packed {
             let Some(slot) = self.groups.find(key.id()) else {
                 return false;
             };
+            self.set_away(key.id(), 0);
             let record = &mut self.groups.change(slot).record;
             record.group = Group::default();
             record.next = None;

@@ -3,10 +3,11 @@
 //! A change of the URIs of a group also changes what is known of them, here and on replicas: no second log entry is
 //! needed, and the records cannot disagree with the queues.
 
+use crawlspace_compact::limits::chg::PAYLOAD_BYTES;
 use crawlspace_compact::number::Malformed;
 
 use super::super::known::{
-    Known, Member, Misfit, Print, Shape, Space, Spaces, State, UNIT, name_of,
+    Extra, Known, Member, Misfit, Print, Shape, Space, Spaces, State, UNIT, name_of,
 };
 use super::super::time::Millis;
 use super::super::uris::{self, Changed, Op};
@@ -28,6 +29,9 @@ pub(super) struct Noted {
     /// `None` if the URL is forgotten.
     becomes: Option<Known>,
 }
+
+/// Maximum size of what belongs to a URL.
+const EXTRA_BYTES: usize = uris::URI_BYTES + PAYLOAD_BYTES + 8;
 
 /// Returns the number of a shape in the log.
 fn shape_number(shape: Shape) -> u64 {
@@ -92,6 +96,39 @@ impl Packed {
             let record = known.write(print, space_of.shape().width());
             self.log.begin(Kind::Known).bytes(space).bytes(&record);
         }
+    }
+
+    /// Stores what belongs to a queued or leased URL.
+    pub fn set_extra(&mut self, execution: &[u8], url: &[u8], here: Option<u32>, extra: Extra<'_>) {
+        let Some(Found {
+            print,
+            known: Some(_),
+        }) = self.find_url(execution, url, here)
+        else {
+            return;
+        };
+        let Some((member, space)) = self.known.of(execution) else {
+            return;
+        };
+        if space.extra(&print) == extra {
+            return;
+        }
+        let (name, bytes) = (member.space.clone(), extra.write());
+        let log = self.log.begin(Kind::Extra);
+        log.bytes(&name).bytes(&print).bytes(&bytes);
+        self.known.set_extra(&name, &print, &bytes);
+    }
+
+    /// Returns what belongs to a URL that is queued or leased in a group.
+    pub fn extra(&self, execution: &[u8], url: &[u8], chg: &[u8]) -> Extra<'_> {
+        let Some((_, space)) = self.known.of(execution) else {
+            return Extra::default();
+        };
+        if !space.has_extras() {
+            return Extra::default();
+        }
+        let found = self.find_url(execution, url, Some(self.group_hash(chg)));
+        found.map_or(Extra::default(), |found| space.extra(&found.print))
     }
 
     /// Returns the hash of a group, as records have it.
@@ -331,6 +368,14 @@ impl Packed {
                     self.known.set(name, print, None);
                 }
             }
+            Kind::Extra => {
+                let name = entries.from.bytes()?;
+                let print = entries.from.bytes()?;
+                let extra = entries.from.bytes()?;
+                if print.len() >= 8 && extra.len() <= EXTRA_BYTES {
+                    self.known.set_extra(name, print, extra);
+                }
+            }
             _ => {}
         }
         Ok(())
@@ -367,6 +412,10 @@ impl Packed {
                     each(log);
                 }
                 from = next;
+            }
+            for (print, extra) in space.extras() {
+                log.begin(Kind::Extra).bytes(name).bytes(print).bytes(extra);
+                each(log);
             }
         }
     }

@@ -84,10 +84,12 @@ pub(super) enum Kind {
     Known,
     /// A URL is forgotten: name of the space, fingerprint.
     Unknown,
+    /// What belongs to a queued or leased URL: name of the space, fingerprint, URL and payload.
+    Extra,
 }
 
 impl Kind {
-    const ALL: [Kind; 28] = [
+    const ALL: [Kind; 29] = [
         Kind::Group,
         Kind::Uris,
         Kind::Queued,
@@ -116,6 +118,7 @@ impl Kind {
         Kind::Clock,
         Kind::Known,
         Kind::Unknown,
+        Kind::Extra,
     ];
 }
 

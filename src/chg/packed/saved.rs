@@ -340,7 +340,13 @@ impl Packed {
             Kind::End if entries.from.is_empty() => self.loading = Loading::Ended,
             Kind::End => return Err(Malformed("has entries after its end")),
             Kind::Block | Kind::Stock => unreachable!("applied before"),
-            Kind::Seed | Kind::Join | Kind::Leave | Kind::Clock | Kind::Known | Kind::Unknown => {
+            Kind::Seed
+            | Kind::Join
+            | Kind::Leave
+            | Kind::Clock
+            | Kind::Known
+            | Kind::Unknown
+            | Kind::Extra => {
                 self.apply_known(kind, entries)?;
             }
         }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::super::add::Entered;
+use super::super::add::{Entered, Item};
 use super::super::discover::{Asked, Selection, count_in_group, forget_selected};
 use super::super::known::{State, UNIT};
 use super::*;
@@ -137,7 +137,7 @@ impl Memory {
                 let fresh = fresh.map(|units| Millis::from(units) * UNIT);
                 let options = (None, fresh);
                 let entered = frontier
-                    .discover(ks, EXECUTIONS[execution], options, &[item], *now)
+                    .discover(ks, EXECUTIONS[execution], options, &[Item::of(item)], *now)
                     .unwrap()[0];
                 match (entered, before.as_deref()) {
                     (Entered::New(_), None) => {}

@@ -5,7 +5,7 @@ use super::executions::Gone;
 use super::op::Changed;
 use super::queue::Record;
 use super::record::Position;
-use super::{Lease, MAX_LEASES, Uris};
+use super::{Lease, Uris};
 use crate::chg::time::Millis;
 
 impl Uris {
@@ -111,11 +111,12 @@ impl Uris {
         let Some(execution) = known.filter(|e| e.queued > 0 && e.earliest <= now) else {
             return Changed::Nothing;
         };
-        let used = self.leases.iter().any(|lease| lease.token == token);
-        if used || self.leases.len() >= MAX_LEASES {
+        let number = execution.number;
+        let mut leases = self.leases.iter();
+        let of_other = |lease: &Lease| lease.token == token && lease.place.execution != number;
+        if leases.any(of_other) || self.is_full() {
             return Changed::Nothing;
         }
-        let number = execution.number;
         let mut next = None;
         self.each_depth(number, |first| {
             next = (first.due <= now).then_some(first);
@@ -145,7 +146,7 @@ impl Uris {
         Changed::Taken
     }
 
-    /// Ends a lease.
+    /// Ends the lease of the first URI under a token.
     fn end(&mut self, token: u64) -> Option<Lease> {
         let at = self.leases.iter().position(|lease| lease.token == token)?;
         let lease = self.leases.remove(at);

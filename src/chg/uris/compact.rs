@@ -187,8 +187,10 @@ impl Uris {
             && self.queue.len() == counted.iter().map(|e| e.queued).sum::<u64>()
             && counted[..] == *executions
             && self.leases.iter().enumerate().all(|(at, lease)| {
-                let is_new = |other: &Lease| other.token != lease.token;
-                self.leases[..at].iter().all(is_new)
+                let fits = |other: &Lease| {
+                    other.token != lease.token || other.place.execution == lease.place.execution
+                };
+                self.leases[..at].iter().all(fits)
             })
     }
 

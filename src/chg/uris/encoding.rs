@@ -422,7 +422,11 @@ impl Uris {
         for stored in &chunk.leases {
             let execution = numbers[&stored.place.execution];
             let uri = stored_uri(stored.uri);
-            if self.leased(stored.token).is_some()
+            let is_here = |lease: &Lease| {
+                lease.token == stored.token
+                    && (lease.place.seq == stored.place.seq || lease.place.execution != execution)
+            };
+            if self.leases.iter().any(is_here)
                 || self.leases.len() >= MAX_LEASES
                 || (!stored.dropped && self.knows(execution, &uri))
             {

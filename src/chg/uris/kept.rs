@@ -98,7 +98,7 @@ impl<'a> Kept<'a> {
         self.uris.earliest_of(&|id| paused(words.execution(id)))
     }
 
-    /// Returns the URI of a lease.
+    /// Returns a leased URI.
     pub fn uri_of(&self, leased: &Leased<'a>) -> Vec<u8> {
         self.words.uri(leased.stored).into_owned()
     }
@@ -106,6 +106,11 @@ impl<'a> Kept<'a> {
     /// See [`Uris::leased`].
     pub fn leased(&self, token: u64) -> Option<Leased<'a>> {
         self.uris.leased(token).map(|leased| self.spell(leased))
+    }
+
+    /// Returns all URIs of a lease.
+    pub fn leased_under(&self, token: u64) -> impl Iterator<Item = Leased<'a>> {
+        self.leases().filter(move |leased| leased.token == token)
     }
 
     /// See [`Uris::leases`].

@@ -118,7 +118,7 @@ pub struct Queued {
     pub uri: Vec<u8>,
 }
 
-/// Maximum number of leases per group. It exceeds the maximum number of concurrent fetches.
+/// Maximum number of leased URIs per group. It exceeds the maximum number of concurrent fetches.
 const MAX_LEASES: usize = 4096;
 
 /// Approximate maximum size of the URIs in a batch, in bytes.
@@ -147,7 +147,15 @@ impl Uris {
     /// Selects executions in proportion to their weights. If several are equal, selects the one
     /// that appeared first.
     pub fn pick(&self, now: Millis, paused: &dyn Fn(&[u8]) -> bool) -> Option<&[u8]> {
+        if self.is_full() {
+            return None;
+        }
         self.executions.pick(now, paused).map(|e| &*e.id)
+    }
+
+    /// Returns true if no further URI can be leased.
+    fn is_full(&self) -> bool {
+        self.leases.len() >= MAX_LEASES
     }
 
     /// Returns the due time of the first queued URI; `None` if no URI is queued.
@@ -170,7 +178,7 @@ impl Uris {
         queued.filter(|e| !paused(&e.id)).map(|e| e.earliest).min()
     }
 
-    /// Returns the URI of a lease.
+    /// Returns the first URI of a lease.
     pub fn leased(&self, token: u64) -> Option<Leased<'_>> {
         self.leases().find(|lease| lease.token == token)
     }

@@ -30,21 +30,21 @@ pub enum Op<'a> {
     /// Leases the next due URI of an execution: the URI with the lowest depth, then the earliest
     /// due time, then the lowest insertion order.
     Take {
-        /// Token of the new lease. It must not be in use.
+        /// Token of the lease, which may have URIs of this execution already.
         token: u64,
         /// The crawl execution.
         execution: &'a [u8],
         /// The current time.
         now: Millis,
     },
-    /// Removes a leased URI after its fetch was successful.
+    /// Removes the first URI of a lease after its fetch was successful.
     Done {
         /// Token of the lease.
         token: u64,
         /// Reason why the URI leaves the queue.
         end: End,
     },
-    /// Returns a leased URI to its position in the queue.
+    /// Returns the first URI of a lease to its position in the queue.
     Return {
         /// Token of the lease.
         token: u64,

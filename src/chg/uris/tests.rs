@@ -864,12 +864,22 @@ fn what_cannot_be_is_not_done() {
     assert_eq!(loaded(&chunks(&uris, 10)), uris);
     assert_eq!(uris.apply(&Op::done(3)), Changed::Nothing);
     take(&mut uris, 5, MAX_INTEGER).unwrap();
+    let of_other = Op::Add {
+        execution: b"b",
+        weight: None,
+        due: 0,
+        depth: 0,
+        attempts: 0,
+        uri: b"u",
+    };
+    let mut with_other = uris.clone();
+    with_other.apply(&of_other);
     let twice = Op::Take {
         token: 5,
-        execution: b"a",
+        execution: b"b",
         now: MAX_INTEGER,
     };
-    assert_eq!(uris.apply(&twice), Changed::Nothing);
+    assert_eq!(with_other.apply(&twice), Changed::Nothing);
 }
 
 /// Creates URIs that differ only in their last bytes.

@@ -64,6 +64,7 @@ macro_rules! one_of {
 
 one_of!(A 0 B 1);
 one_of!(A 0 B 1 C 2);
+one_of!(A 0 B 1 C 2 D 3);
 
 /// A shape that may be omitted.
 #[derive(Clone, Copy)]
