@@ -1,5 +1,7 @@
 //! Effects of the end of a lease on the leased URI and on the counts.
 
+use smallvec::SmallVec;
+
 use super::Token;
 use super::error::{Error, Result};
 use super::group::Id;
@@ -39,8 +41,8 @@ pub(super) enum CountChange {
     },
     /// The leased URIs return to the queue. Contains their number.
     Return(Token, u64, Option<Millis>),
-    /// The leased URIs are done. Contains their number, and their execution if they are still counted.
-    Done(Token, u64, Option<Id>),
+    /// The leased URIs are done. Contains their execution, and for each of them whether it is still counted.
+    Done(Token, Id, SmallVec<[bool; 4]>),
 }
 
 /// The parts of a frontier that the end of a lease changes.
@@ -59,22 +61,20 @@ impl<K: Store> Outcomes<'_, K> {
         fate: &Fate<'_>,
     ) -> Result<CountChange> {
         let kept = self.groups.kept(ks, loaded, |uris| {
-            let leased = uris
-                .leased(token)
-                .map(|leased| (Id::from_slice(leased.execution), leased.dropped));
-            (
-                leased.map(|leased| (leased, uris.leased_under(token).count() as u64)),
-                uris.len(),
-            )
+            let leased = uris.leased(token)?;
+            let under = uris.leased_under(token);
+            let counted: SmallVec<[bool; 4]> = under.map(|leased| !leased.dropped).collect();
+            Some((Id::from_slice(leased.execution), counted))
         })?;
-        let (leased, kept) = kept.unwrap_or((None, 0));
-        let Some(((own, dropped), n)) = leased else {
+        let Some((own, are_counted)) = kept.flatten() else {
             let Fate::Done { execution, count } = *fate else {
                 return Ok(CountChange::Nothing);
             };
-            let counted = loaded.group.uris.saturating_sub(kept);
+            let kept = self.groups.kept(ks, loaded, |uris| uris.len())?;
+            let counted = loaded.group.uris.saturating_sub(kept.unwrap_or(0));
             return self.uncount(ks, loaded, execution, count.unwrap_or(1).min(counted));
         };
+        let n = are_counted.len() as u64;
         Ok(match *fate {
             Fate::Unchanged => CountChange::Return(token, n, None),
             Fate::Retry(_, Some(_)) if n > 1 => {
@@ -100,7 +100,7 @@ impl<K: Store> Outcomes<'_, K> {
                     "the lease is for {kept}, so the count must be {n}; nothing was changed"
                 )));
             }
-            Fate::Done { .. } => CountChange::Done(token, n, (!dropped).then_some(own)),
+            Fate::Done { .. } => CountChange::Done(token, own, are_counted),
         })
     }
 
@@ -169,7 +169,7 @@ impl<K: Store> Outcomes<'_, K> {
                 }
                 Ok((0, stock.unwrap_or_default()))
             }
-            CountChange::Done(token, n, execution) => {
+            CountChange::Done(token, execution, are_counted) => {
                 let done = Op::Done {
                     token: *token,
                     end: End {
@@ -178,8 +178,9 @@ impl<K: Store> Outcomes<'_, K> {
                     },
                 };
                 let mut ended = (0, Stock::default());
-                for _ in 0..*n {
-                    let (one, stock) = self.finish(ks, loaded, &done, execution.as_deref())?;
+                for is_counted in are_counted {
+                    let execution = is_counted.then_some(&execution[..]);
+                    let (one, stock) = self.finish(ks, loaded, &done, execution)?;
                     ended = (ended.0 + one, stock);
                 }
                 Ok(ended)

@@ -327,6 +327,8 @@ struct World<K: Store> {
     /// All leases ever granted, newest last.
     granted: Vec<Lease>,
     last_token: Token,
+    /// Maximum number of URIs of a lease.
+    uris: usize,
 }
 
 impl<K: Storage> World<K> {
@@ -340,6 +342,7 @@ impl<K: Storage> World<K> {
             groups: BTreeMap::new(),
             granted: Vec::new(),
             last_token: 0,
+            uris: 1,
         }
     }
 
@@ -407,7 +410,7 @@ impl<K: Storage> World<K> {
             Op::NextOf { group } => {
                 let ask = Ask {
                     lease: LEASE,
-                    uris: 1,
+                    uris: self.uris,
                     count: 1,
                     after: None,
                 };
@@ -526,7 +529,7 @@ impl<K: Storage> World<K> {
     fn next(&mut self, count: usize) {
         let ask = Ask {
             lease: LEASE,
-            uris: 1,
+            uris: self.uris,
             count,
             after: None,
         };

@@ -294,7 +294,16 @@ impl Packed {
             self.known.set(&space, &print, becomes);
         }
         let Op::Take { token, .. } = *op else { return };
-        let Some((execution, url, attempts)) = self.leased_in(slot, token) else {
+        // A lease may have URIs before this one.
+        let taken = self.look_at_kept(slot, |kept| {
+            let leased = kept
+                .leases()
+                .last()
+                .filter(|leased| leased.token == token)?;
+            let url = kept.uri_of(&leased);
+            Some((leased.execution.to_vec(), url, leased.attempts))
+        });
+        let Some((execution, url, attempts)) = taken.flatten() else {
             return;
         };
         let here = Some(self.group_hash(id));

@@ -71,6 +71,7 @@ impl Memory {
             world: World::new(),
             done: BTreeSet::new(),
         };
+        memory.world.uris = 3;
         (0..EXECUTIONS.len()).for_each(|execution| memory.join(execution));
         memory
     }
@@ -128,16 +129,23 @@ impl Memory {
                     ks, frontier, now, ..
                 } = &mut self.world;
                 let text = url(uri);
-                let item = Kept {
+                let page = [b"page of ", &text[..]].concat();
+                let has_key = uri % 3 == 0;
+                let kept = Kept {
                     chg: GROUPS[group],
                     at: now.saturating_add_signed(at),
                     depth: 0,
-                    uri: &text,
+                    uri: if has_key { &page } else { &text },
+                };
+                let item = Item {
+                    url: kept,
+                    key: has_key.then_some(&text[..]),
+                    payload: (uri % 2 == 0).then_some(&text),
                 };
                 let fresh = fresh.map(|units| Millis::from(units) * UNIT);
                 let options = (None, fresh);
                 let entered = frontier
-                    .discover(ks, EXECUTIONS[execution], options, &[Item::of(item)], *now)
+                    .discover(ks, EXECUTIONS[execution], options, &[item], *now)
                     .unwrap()[0];
                 match (entered, before.as_deref()) {
                     (Entered::New(_), None) => {}
@@ -190,6 +198,14 @@ impl Memory {
             .write_back(&mut self.world.ks, None)
             .unwrap();
         self.world.ks.end();
+        for item in self.world.granted.iter().flat_map(|lease| &lease.items) {
+            if let Some(key) = &item.key {
+                assert_eq!(item.uri, [b"page of ", &key[..]].concat());
+            }
+            if let Some(payload) = &item.payload {
+                assert_eq!(payload, item.key.as_ref().unwrap_or(&item.uri));
+            }
+        }
         self.look();
     }
 
