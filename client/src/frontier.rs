@@ -31,7 +31,7 @@ use redis::{Cmd, FromRedisValue};
 
 pub use self::figures::{Check, Execution, Info, Leased, Why};
 pub use self::holds::{Budget, Held, Limits};
-pub use self::known::{Counts, Discovered, Discovery, Known, Selection, Space, State};
+pub use self::known::{Counts, Discovered, Discovery, Known, Selection, Settled, Space, State};
 pub use self::lease::{Facts, Fetched, Lease, Next, Pause, Wait};
 pub use self::listing::{ListedGroup, ListedUri, Page, Queue};
 pub use self::operators::Expired;

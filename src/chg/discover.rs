@@ -67,7 +67,11 @@ impl<K: Store> Frontier<K> {
     ///
     /// # Errors
     /// `PLAIN` if the frontier is in another storage.
-    fn with_known<T>(&self, ks: &mut K, act: impl FnOnce(&mut Packed) -> T) -> Result<T> {
+    pub(super) fn with_known<T>(
+        &self,
+        ks: &mut K,
+        act: impl FnOnce(&mut Packed) -> T,
+    ) -> Result<T> {
         let done = ks.packed(act)?;
         done.ok_or_else(|| {
             if ks.has_plain_writers() {
@@ -295,24 +299,36 @@ impl<K: Store> Frontier<K> {
         known: &Known,
         now: Millis,
     ) -> Result<bool> {
-        let group = self.with_known(ks, |packed| packed.group_of_url(execution, known, url))?;
-        let Some(group) = group else {
+        let found = self.with_known(ks, |packed| packed.group_of_url(execution, known, url))?;
+        let Some((execution, group)) = found else {
             return Ok(false);
         };
-        let mut loaded = self.groups.load(ks, &group)?;
-        let key = self.keys.uris_key(ks, &group);
         let remove = Op::Remove {
-            execution,
+            execution: &execution,
             uri: url,
         };
-        ks.change_uris(&key, &remove)?;
+        self.end_url(ks, &group, (&execution, &remove), now)?;
+        Ok(true)
+    }
+
+    /// Takes a queued or leased URL out of a group. A lease of it remains.
+    pub(super) fn end_url(
+        &mut self,
+        ks: &mut K,
+        group: &[u8],
+        (execution, op): (&[u8], &Op<'_>),
+        now: Millis,
+    ) -> Result<()> {
+        let mut loaded = self.groups.load(ks, group)?;
+        let key = self.keys.uris_key(ks, group);
+        ks.change_uris(&key, op)?;
         self.ledger
             .delist_if_done(ks, &self.groups, &loaded, execution)?;
         self.ledger.tally(ks, execution, -1)?;
-        let seen = Seen::at(now, Stock::default());
+        let mut seen = Seen::at(now, Stock::default());
+        seen.away = self.away_without(ks, &loaded, &[])?;
         let step = loaded.group.on(Event::Dropped { uris: 1 }, &seen);
-        self.apply(ks, &mut loaded, &step, now)?;
-        Ok(true)
+        self.apply(ks, &mut loaded, &step, now)
     }
 
     /// Removes the space of an execution that knows no URL.
@@ -432,7 +448,7 @@ pub(super) async fn regroup<K: Store>(lent: &Lent<K>, from: &[u8], to: &[u8]) ->
         each_url(lent, &name, &mut |packed, print, known| {
             if known.group == from && !known.state.has_text() {
                 let known = Known { group: to, ..known };
-                packed.regroup_url(&name, print, known);
+                packed.put_url(&name, print, known);
             }
         })
         .await?;

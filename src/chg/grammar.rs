@@ -22,10 +22,11 @@ use super::add::{Item, Kept, Queued, Sequence};
 use super::discover::Selection;
 use super::hold::{Limits, Target};
 use super::keys::ID_BYTES;
-use super::known::State;
+use super::known::{MAX_STATUS, State};
 use super::lease::{Fate, When};
 use super::listing::{Cursor, Queue};
 use super::politeness::{Factor, Facts};
+use super::settle::Settled;
 use super::spans::{NOW, OrNone, Span, Time};
 use super::time::{Millis, TEN_YEARS};
 use super::uris::{MAX_WEIGHT, Position, URI_BYTES};
@@ -277,6 +278,32 @@ command! {
             block("with-payload").map(WithPayload::<'a>::discovery),
             block("by-key-with-payload").map(ByKeyWithPayload::<'a>::discovery),
         )),
+    }
+}
+
+grammar! {
+    impl Settled<'a> {
+        chg = CHG,
+        uri = URL,
+        at = OneOf("at", (Flag("NEVER").map(|()| None), Time::new("time").map(Some))),
+    }
+}
+
+command! {
+    prefix "chg.settle", "write deny-oom";
+    /// Ends or schedules URLs by name, with or without a lease.
+    ///
+    /// O(N log M) where N is the number of URLs and M the number of waiting groups and kept URIs
+    pub struct Settle<'a> {
+        now: Now = NOW,
+        execution: &'a [u8] = EXECUTION,
+        { status: Option<u16> = Integer::new("status", 0, u64::from(MAX_STATUS)).map(|status| status as u16).after("STATUS"), }
+        urls: SmallVec<[Settled<'a>; 4]> = Counted {
+            name: "",
+            word: "ITEMS",
+            most: MAX_URLS,
+            shape: block("item"),
+        },
     }
 }
 
@@ -673,11 +700,12 @@ command! {
 
 command! {
     prefix "chg.info", "readonly";
-    /// Returns the lengths of the queues, their rates, and whether politeness was kept.
+    /// Returns the lengths of the queues, their rates, and whether politeness was kept; or the figures of one execution.
     ///
     /// O(log M) where M is the number of waiting groups
-    pub struct Info {
+    pub struct Info<'a> {
         now: Now = NOW,
+        execution: Option<&'a [u8]> = Optional(EXECUTION.after("EXECUTION")),
     }
 }
 
@@ -780,7 +808,7 @@ command! {
 macro_rules! all {
     ($with:ident) => {
         $with! {
-            Add AddUri Space Discover Known Count Forget Next Release Extend Expired Sweep Block Pause Resume Limit Group Drop Move
+            Add AddUri Space Discover Settle Known Count Forget Next Release Extend Expired Sweep Block Pause Resume Limit Group Drop Move
             Why Info List Uris Check Repair Pack Unpack
         }
     };

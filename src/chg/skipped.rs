@@ -88,6 +88,16 @@ impl Walk {
         self.wait
     }
 
+    /// Returns the positions in `chg_ready` of groups that have changed since they were skipped.
+    pub(super) fn changed_in_ready(&self) -> impl Iterator<Item = u64> {
+        self.ready_again.iter().copied()
+    }
+
+    /// Returns the groups in `chg_wait` that have changed since they were skipped.
+    pub(super) fn all_changed_in_wait(&self) -> impl Iterator<Item = &Place> {
+        self.wait_again.iter()
+    }
+
     /// Returns the first group in `chg_wait` that has changed since it was skipped.
     pub(super) fn changed_in_wait(&self) -> Option<&Place> {
         self.wait_again.first()

@@ -36,6 +36,8 @@ pub(super) enum Event<'a> {
     },
     /// An operator blocked fetches until a time. A time in the past ends the block.
     Blocked { until: Millis },
+    /// The due time of a stored URI changed, or a leased URI returned to the queue while its lease remains.
+    Rescheduled,
     /// Limits were set.
     Limited(&'a Limits),
     /// Stored URIs were found that the group did not count. The group is not in `chg_wait`.
@@ -182,6 +184,8 @@ impl Group {
                 let due = self.due_from(seen);
                 Step::to_if(parked, Placement::Reschedule(due))
             }
+            Event::Rescheduled if !was_runnable => Step::to(Placement::Stay),
+            Event::Rescheduled => Step::to(self.rescheduled(seen)),
             Event::Limited(limits) => {
                 self.limited(limits);
                 let enters = !was_runnable && self.is_runnable();
@@ -255,6 +259,21 @@ impl Group {
         Step {
             wakes: was_idle && self.is_runnable(),
             ..Step::to(placement)
+        }
+    }
+
+    /// Returns the placement of a group in a queue after the due time of one of its URIs changed.
+    fn rescheduled(&self, seen: &Seen) -> Placement {
+        let closed = self.closed_until().max(seen.opens).max(seen.now);
+        let has_gate = !self.options.gate.is_empty();
+        Placement::Shift {
+            latest: seen.stock.earliest.map(|due| due.max(closed)),
+            // A search moves the representative of a shared gate, because another group takes its place.
+            earliest: if has_gate {
+                0
+            } else {
+                self.due_with(seen.stock)
+            },
         }
     }
 

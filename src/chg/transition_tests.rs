@@ -52,6 +52,11 @@ enum Op {
         gap: u16,
         delay: Option<u64>,
     },
+    /// The due time of the first stored URI changes.
+    Reschedule {
+        group: usize,
+        at: i64,
+    },
     Lose {
         group: usize,
     },
@@ -78,6 +83,7 @@ fn op() -> impl Strategy<Value = Op> {
                 Op::Limit { group, parallel, gap, delay }
             }
         ),
+        1 => (group.clone(), -50_i64..900).prop_map(|(group, at)| Op::Reschedule { group, at }),
         1 => group.prop_map(|group| Op::Lose { group }),
         8 => (0..400_u16).prop_map(|ms| Op::Pass { ms }),
     ]
@@ -101,7 +107,11 @@ struct World {
 
 impl World {
     fn happen(&mut self, id: usize, event: Event<'_>) -> Step {
-        let seen = Seen::at(self.now, Stock::default());
+        self.happen_with(id, event, Stock::default())
+    }
+
+    fn happen_with(&mut self, id: usize, event: Event<'_>, stock: Stock) -> Step {
+        let seen = Seen::at(self.now, stock);
         let group = &mut self.groups[id];
         let before = group.gate;
         let step = group.on(event, &seen);
@@ -300,6 +310,18 @@ impl World {
                 };
                 self.happen(group, Event::Limited(&limits));
             }
+            Op::Reschedule { group, at } if self.groups[group].known => {
+                let due = now.saturating_add_signed(at);
+                let stock = Stock {
+                    uris: self.groups[group].uris,
+                    earliest: Some(due),
+                };
+                self.happen_with(group, Event::Rescheduled, stock);
+                if let Some((at, _)) = self.wait.get(&group) {
+                    let due = due.max(self.groups[group].closed_until());
+                    assert!(*at == due || (due < now && *at <= now), "{at} {due}");
+                }
+            }
             Op::Lose { group } => {
                 // A plain client removed the group from its queue, and a command then finds its
                 // stored URIs.
@@ -317,7 +339,7 @@ impl World {
                     self.groups[id] = Group::default();
                 }
             }
-            Op::Drop { .. } | Op::Block { .. } | Op::Limit { .. } => {}
+            Op::Drop { .. } | Op::Block { .. } | Op::Limit { .. } | Op::Reschedule { .. } => {}
         }
     }
 }

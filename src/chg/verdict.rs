@@ -3,11 +3,13 @@
 
 use super::error::Result;
 use super::gates::Gates;
+use super::group::Group;
 use super::groups::{Groups, Loaded};
 use super::ledger::Ledger;
 use super::pauses::Paused;
 use super::store::Store;
 use super::time::Millis;
+use super::uris::Kept;
 
 /// The handling of a candidate by a search.
 pub(super) enum Verdict {
@@ -95,9 +97,7 @@ impl<K: Store> Judge<'_, K> {
         now: Millis,
     ) -> Result<Verdict> {
         let group = &loaded.group;
-        let held = group.holds.len() as u64;
         let from_outside = !group.ours && group.uris == 0;
-        let holds = group.holds.iter();
         let kept = self.groups.kept(ks, loaded, |uris| {
             let next = uris.pick(now, &|execution| paused.has(execution));
             match next {
@@ -106,9 +106,7 @@ impl<K: Store> Judge<'_, K> {
                     uris.earliest(),
                     uris.earliest_of(&|execution| paused.has(execution)),
                     uris.len(),
-                    holds
-                        .filter(|hold| uris.tokens().any(|token| token == hold.token))
-                        .count() as u64,
+                    held_in(group, uris),
                 )),
             }
         })?;
@@ -117,10 +115,8 @@ impl<K: Store> Judge<'_, K> {
             Some(Ok(held_back)) => held_back,
             None => (None, None, 0, 0),
         };
-        // The group may also have URIs that are counted but not stored.
-        let counted = group.uris.saturating_sub(kept);
-        let mut free = counted.saturating_sub(held.saturating_sub(kept_held));
-        let all_free = free;
+        let (all_free, counted) = free(loaded, kept, kept_held);
+        let mut free = all_free;
         if free > 0 && !paused.executions.is_empty() {
             free = self.unpaused(ks, loaded, paused, counted)?.min(free);
         }
@@ -131,6 +127,60 @@ impl<K: Store> Judge<'_, K> {
             Some(earliest) if earliest > now && all_free == 0 => Verdict::Park(earliest),
             _ => Verdict::Pass(unpaused),
         })
+    }
+
+    /// Returns the time from which a group can be leased as far as its URIs, its pause and its gates say, and the time from
+    /// which its next URI can be leased after the first of its leases has expired. With an execution, considers only the
+    /// URIs of this execution. `None` if nothing can be leased because the group is blocked, paused, or has no such URI.
+    pub(super) fn leasable_from(
+        &self,
+        ks: &mut K,
+        loaded: &Loaded<K>,
+        paused: &Paused,
+        only: Option<&[u8]>,
+        now: Millis,
+    ) -> Result<(Option<Millis>, Option<Millis>)> {
+        let group = &loaded.group;
+        if group.options.paused || group.options.blocked > now {
+            return Ok((None, None));
+        }
+        let is_out = |id: &[u8]| paused.has(id) || only.is_some_and(|only| *only != *id);
+        let kept = self.groups.kept(ks, loaded, |uris| {
+            let mut leases = uris.leases();
+            let returns = leases.any(|leased| !leased.dropped && !is_out(leased.execution));
+            let held = held_in(group, uris);
+            (uris.earliest_of(&is_out), returns, uris.len(), held)
+        })?;
+        let (earliest, returns, kept, kept_held) = kept.unwrap_or((None, false, 0, 0));
+        let (free, counted) = free(loaded, kept, kept_held);
+        let unpaused = match only {
+            _ if counted == 0 => 0,
+            Some(execution) => self.ledger.counted(ks, &loaded.key, execution)?,
+            None if paused.executions.is_empty() => counted,
+            None => self.unpaused(ks, loaded, paused, counted)?,
+        };
+        let from_outside = !group.ours && group.uris == 0 && only.is_none();
+        let held = group.holds.len() as u64;
+        let is_full = held >= group.options.parallel || (group.uris <= held && !from_outside);
+        let opens = match &group.options.gate[..] {
+            b"" => 0,
+            gate => self.gates.closed_until(ks, gate)?,
+        };
+        // If only plain clients have written to a group, it is ready when they queue it.
+        let pause = if group.ours { group.gate } else { 0 };
+        let first = if free.min(unpaused) > 0 || from_outside {
+            Some(0)
+        } else {
+            earliest
+        };
+        let ready = first.filter(|_| !is_full);
+        let later = if returns || unpaused > 0 {
+            Some(0)
+        } else {
+            earliest
+        };
+        let from = |due: Millis| due.max(pause).max(opens).max(now);
+        Ok((ready.map(from), later.map(|due| due.max(pause).max(now))))
     }
 
     /// Returns how many of the URIs that a group counts belong to executions that are not paused.
@@ -216,4 +266,19 @@ impl<K: Store> Judge<'_, K> {
         let counted = loaded.group.uris.saturating_sub(kept);
         Ok(!free && self.unpaused(ks, loaded, paused, counted)? == 0)
     }
+}
+
+/// Returns the number of leases of a group that have stored URIs.
+fn held_in(group: &Group, uris: &Kept<'_>) -> u64 {
+    let tokens = group.holds.iter().map(|hold| hold.token);
+    tokens.filter(|&token| uris.leased(token).is_some()).count() as u64
+}
+
+/// Returns how many URIs a group counts but does not store: those that are not leased, and all of them. The group has
+/// this number of stored URIs, and of leases of stored ones.
+fn free<K: Store>(loaded: &Loaded<K>, kept: u64, kept_held: u64) -> (u64, u64) {
+    let held = loaded.group.holds.len() as u64;
+    let counted = loaded.group.uris.saturating_sub(kept);
+    let free = counted.saturating_sub(held.saturating_sub(kept_held));
+    (free, counted)
 }

@@ -7,6 +7,7 @@ use super::frontier::Frontier;
 use super::group::Hold;
 use super::groups::{Groups, Loaded};
 use super::keys::GATED;
+use super::known::State;
 use super::store::Store;
 use super::time::{Millis, of_score};
 
@@ -188,6 +189,7 @@ impl<K: Store> Frontier<K> {
                 oldest = Some(oldest.map_or(first, |oldest| oldest.min(first)));
             }
         }
+        let next_due = self.next_due(ks, now)?;
         let paused = self.pauses.read(ks)?;
         let paused = if paused.all {
             Reply::bulk("all")
@@ -224,6 +226,7 @@ impl<K: Store> Frontier<K> {
                 "oldest-ready-ms",
                 count(oldest.map_or(0, |due| now.saturating_sub(due))),
             ),
+            ("next-due-ms", time(next_due)),
             (
                 "uris",
                 count(ks.number(&self.keys.once.total)?.max(0) as u64),
@@ -262,6 +265,40 @@ impl<K: Store> Frontier<K> {
             ("storage", Reply::bulk(storage)),
         ]))
     }
+
+    /// Returns the figures of an execution.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` if a key holds another type; any server error.
+    pub fn info_of(&mut self, ks: &mut K, execution: &[u8], now: Millis) -> Result<Reply> {
+        let uris = self.ledger.queued_of(ks, execution)?;
+        let is_paused = self.pauses.read(ks)?.has(execution);
+        let next_due = self.next_due_of(ks, execution, now)?;
+        let counts = ks.packed(|packed| Some(packed.spaces().member(execution)?.counts))?;
+        let counts = counts.flatten();
+        let known = counts.map(|counts| counts.iter().sum());
+        let optional = |n: Option<u64>| n.map_or(Reply::Nil, Reply::count);
+        let states = State::ALL.map(|state| {
+            let count = counts.map(|counts| counts[state as usize]);
+            (state.name(), optional(count))
+        });
+        let [queued, leased, done, given_up] = states;
+        Ok(Reply::named([
+            ("uris", Reply::count(uris)),
+            ("paused", Reply::Int(is_paused.into())),
+            ("next-due-ms", time(next_due)),
+            queued,
+            leased,
+            done,
+            given_up,
+            ("known", optional(known)),
+        ]))
+    }
+}
+
+/// Returns a time in the form of a reply: -1 for none.
+fn time(at: Option<Millis>) -> Reply {
+    at.map_or(Reply::Int(-1), Reply::count)
 }
 
 /// Returns a held lease in the form of a reply.

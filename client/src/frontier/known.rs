@@ -39,6 +39,19 @@ impl FromRedisValue for Discovered {
     }
 }
 
+/// What becomes of a URL in [`Frontier::settle`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Settled<'a> {
+    /// Group in which the URL is queued, if it is not queued or leased already.
+    pub chg: &'a [u8],
+    /// The URL.
+    pub uri: &'a [u8],
+    /// Due time of the URL; `None` if it is done.
+    pub at: Option<Millis>,
+}
+
+debug_as_text! { Settled<'_> { chg: text, uri: text, at: plain } }
+
 /// The state of a known URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -182,6 +195,47 @@ impl<S: Ask> Frontier<S> {
                 .arg(uri.uri);
         }
         self.repeat(discover)
+    }
+
+    /// Ends or schedules URLs by name, with or without a lease (`CHG.SETTLE`). The status is that of the
+    /// URLs that end. Returns for each URL whether something changed; `None` if it was refused because
+    /// the budget of its group is used up or the execution is being dropped.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::frontier::*;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// let gone = Settled { chg: b"example.com", uri: b"https://example.com/old", at: None };
+    /// frontier.settle(b"crawl-1", Some(410), &[gone])?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `PLAIN` when the frontier is not packed, `KNOWN` when the execution has URIs that were queued
+    /// before it remembered any, or another server or connection error. After an error of the
+    /// server, nothing has changed.
+    pub fn settle(
+        &self,
+        execution: impl AsRef<[u8]>,
+        status: Option<u16>,
+        urls: &[Settled<'_>],
+    ) -> S::Answer<Vec<Option<bool>>> {
+        if urls.is_empty() {
+            return self.server.ask(Call::known(Vec::new()));
+        }
+        let mut settle = self.command("CHG.SETTLE");
+        settle.arg(execution.as_ref());
+        if let Some(status) = status {
+            settle.arg("STATUS").arg(status);
+        }
+        settle.arg("ITEMS").arg(urls.len());
+        for url in urls {
+            settle.arg(url.chg).arg(url.uri);
+            match url.at {
+                Some(at) => settle.arg(at),
+                None => settle.arg("NEVER"),
+            };
+        }
+        self.repeat(settle)
     }
 
     /// Returns what the execution knows about each URL; `None` for an unknown one (`CHG.KNOWN`).

@@ -409,13 +409,25 @@ fn discovered_urls_are_remembered() {
     };
     let found = frontier.discover(b"crawl", &old, &uris[..1]).unwrap();
     assert_eq!(found, [Discovered::Known]);
+    let settled =
+        [(uris[1].uri, None), (pages[2], Some(u64::MAX >> 24))].map(|(uri, at)| Settled {
+            chg: b"a.example",
+            uri,
+            at,
+        });
+    let changed = |urls: &[Settled<'_>]| frontier.settle(b"crawl", Some(410), urls).unwrap();
+    assert_eq!(changed(&settled), [Some(true), Some(true)]);
+    assert_eq!(changed(&settled), [Some(false), Some(false)]);
+    assert_eq!(changed(&[]), []);
+    let gone = frontier.known(b"crawl", &pages[1..2]).unwrap()[0].unwrap();
+    assert_eq!((gone.state, gone.status), (State::Done, Some(410)));
     let given_up = Selection {
         state: Some(State::GivenUp),
         group: Some(b"a.example"),
         before: Some(1),
     };
     assert_eq!(frontier.forget_all(b"crawl", &given_up).unwrap(), 0);
-    assert_eq!(frontier.forget(b"crawl", &pages).unwrap(), 2);
+    assert_eq!(frontier.forget(b"crawl", &pages).unwrap(), 3);
     assert_eq!(
         frontier
             .forget_all(b"crawl", &Selection::default())

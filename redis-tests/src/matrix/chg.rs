@@ -89,7 +89,7 @@ const SAMPLES: &[&str] = &rows![
     "SWEEP LIMIT 5"; "EXPIRED"; "EXPIRED COUNT 5"; "BLOCK waiting UNTIL <soon>"; "PAUSE"; "PAUSE waiting";
     "PAUSE EXECUTION crawl"; "RESUME"; "RESUME paused"; "RESUME EXECUTION held-back"; "LIMIT new PARALLEL 2";
     "LIMIT waiting PARALLEL 2 GAP 10 DELAY 10 BUDGET 10"; "GROUP shared new"; "GROUP shared waiting ready";
-    "DROP crawl"; "DROP GROUP waiting"; "MOVE waiting new"; "WHY waiting"; "WHY held"; "INFO"; "LIST";
+    "DROP crawl"; "DROP GROUP waiting"; "MOVE waiting new"; "WHY waiting"; "WHY held"; "INFO"; "INFO EXECUTION crawl"; "LIST";
     "LIST STATE WAITING CURSOR 0 COUNT 5"; "LIST STATE READY"; "LIST STATE BUSY"; "URIS kept";
     "URIS kept CURSOR 0 COUNT 5"; "CHECK"; "REPAIR"; "EXTEND kept <kept> 1000"; "MOVE ready later";
     "PACK"; "UNPACK";
@@ -108,6 +108,8 @@ const KNOWN_SAMPLES: &[&str] = &rows![
 const REMEMBERING: &[&str] = &rows![
     "SPACE crawl"; "SPACE crawl BITS 96"; "SPACE crawl BITS 128 SHARE weekly";
     "DISCOVER crawl URI ITEMS 1 new <soon> 1 http://e.com/";
+    "SETTLE crawl ITEMS 1 new http://e.com/ <soon>";
+    "SETTLE crawl STATUS 200 ITEMS 2 new http://e.com/ NEVER waiting http://e.com/2 <soon>";
     "DISCOVER crawl URI FRESH 1000 WEIGHT 2 ITEMS 2 new <soon> 1 http://e.com/ waiting <soon> 0 http://e.com/2";
     "DISCOVER crawl KEY FRESH 1000 WEIGHT 2 ITEMS 1 new <soon> 1 http://e.com/ key";
     "DISCOVER crawl PAYLOAD FRESH 1000 WEIGHT 2 ITEMS 1 new <soon> 1 http://e.com/ payload";
@@ -198,11 +200,11 @@ const INVALID: &[[&str; 4]] = &rows![
 const LIMITS: &[[&str; 5]] = &rows![
     ["", "prefix", "x*{PREFIX_BYTES}", "x*{PREFIX_BYTES+1}", "BADPREFIX 'maximum is {PREFIX_BYTES}'"];
     ["", "chg from to execution writer group", "x*{ID_BYTES}", "x*{ID_BYTES+1}", "'maximum is {ID_BYTES}'"];
-    ["ADDURI DISCOVER KNOWN FORGET", "uri", "x*{URI_BYTES}", "x*{URI_BYTES+1}", "'maximum is {URI_BYTES}'"];
+    ["ADDURI DISCOVER SETTLE KNOWN FORGET", "uri", "x*{URI_BYTES}", "x*{URI_BYTES+1}", "'maximum is {URI_BYTES}'"];
     ["DISCOVER", "key", "x*{KEY_BYTES}", "x*{KEY_BYTES+1}", "'maximum is {KEY_BYTES}'"];
     ["DISCOVER RELEASE", "payload PAYLOAD", "'' x*{PAYLOAD_BYTES}", "x*{PAYLOAD_BYTES+1}", "'maximum is {PAYLOAD_BYTES}'"];
     ["NEXT RELEASE", "URIS", "1 {MAX_LEASED}", "0 {MAX_LEASED+1}", "'1 to {MAX_LEASED}'"];
-    ["ADD ADDURI DISCOVER BLOCK 'RELEASE held <held> AT <soon>' 'RELEASE kept'", "at time", "0 <ten-years>", "<later>",
+    ["ADD ADDURI DISCOVER SETTLE BLOCK 'RELEASE held <held> AT <soon>' 'RELEASE kept'", "at time", "0 <ten-years>", "<later>",
         "'ten years'"];
     ["NEXT RELEASE EXTEND LIMIT", "LEASE BLOCK DELAY ELAPSED MIN MAX milliseconds GAP",
         "{TEN_YEARS}", "{TEN_YEARS+1}", "'ten years'"];
@@ -216,14 +218,15 @@ const LIMITS: &[[&str; 5]] = &rows![
     ["SWEEP", "LIMIT", "1 9223372036854775807", "0", "'1 to 9223372036854775807'"];
     ["LIMIT", "BUDGET", "-1 0 9223372036854775807", "", "'0 to 9223372036854775807'"];
     ["", "factor", "0 0.001 1000", "1001 1000.001 0.0001", "'0 to 1000'"];
-    ["", "status", "-9999 999", "-10000 1000", "'-9999 to 999'"];
+    ["RELEASE", "status", "-9999 999", "-10000 1000", "'-9999 to 999'"];
+    ["SETTLE", "status", "0 999", "-1 1000", "'0 to 999'"];
 ];
 
 const WORDS: &str = "\
     0 1 2 3 -1 9 100 1000 60000 0.5 1e9 nan -9223372036854775808 4000000000000 4000000000500 \
     4000000000000000 host-0 host-0 host-1 host-2 host-3 crawl-0 crawl-0 crawl-1 crawl-2 shared \
     NOW SEQ WEIGHT LEASE COUNT BLOCK AT DELAY ELAPSED FACTOR MIN MAX CRAWLDELAY RETRYAFTER \
-    STATUS DONE RETRY NEXT LIMIT UNTIL EXECUTION PARALLEL GAP BUDGET GROUP STATE waiting CURSOR \
+    STATUS DONE RETRY NEXT LIMIT UNTIL EXECUTION PARALLEL GAP BUDGET GROUP STATE waiting CURSOR NEVER \
     ready:9 busy:inf:x 0-1-2-3 429 503 http://e.com/ all e:crawl-0 n";
 
 const VALUES: &[(&str, &str)] = &rows![

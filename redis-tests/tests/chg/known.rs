@@ -177,7 +177,7 @@ fn plain_frontier_and_counted_uris_are_refused() {
     let mut f = Frontier::at(&server, T0);
     f.add("crawl", "a", T0);
     let digest = server.digest();
-    for line in rows!["DISCOVER crawl URI ITEMS 1 a 0 0 u"; "SPACE crawl"; "KNOWN crawl u"; "COUNT crawl"; "COUNT crawl GROUP a"; "FORGET crawl"; "FORGET crawl URIS 1 u";]
+    for line in rows!["DISCOVER crawl URI ITEMS 1 a 0 0 u"; "SETTLE crawl ITEMS 1 a u NEVER"; "SETTLE crawl ITEMS 1 a u 0"; "SPACE crawl"; "KNOWN crawl u"; "COUNT crawl"; "COUNT crawl GROUP a"; "FORGET crawl"; "FORGET crawl URIS 1 u";]
     {
         let error = f.refused(line, "PLAIN ");
         assert!(error.contains("CHG.PACK"), "{error}");
@@ -205,7 +205,9 @@ fn invalid_arguments_change_nothing() {
         "DISCOVER crawl ITEMS 1 a 0 0 x"; "DISCOVER crawl URI FRESH -1 ITEMS 1 a 0 0 x"; "DISCOVER crawl URI WEIGHT 0 ITEMS 1 a 0 0 x";
         "DISCOVER crawl URI FRESH 1 FRESH 1 ITEMS 1 a 0 0 x"; "DISCOVER crawl URI ITEMS 10001 a 0 0 x"; "DISCOVER crawl URI";
         "SPACE crawl BITS 64"; "SPACE"; "KNOWN crawl"; "COUNT"; "COUNT crawl GROUP"; "FORGET crawl STATE QUEUED"; "FORGET crawl URIS 2 x";
-        "FORGET";
+        "FORGET"; "SETTLE crawl ITEMS 1 a x"; "SETTLE crawl ITEMS 0"; "SETTLE crawl ITEMS 2 a x 0"; "SETTLE crawl ITEMS 1 a x SOON";
+        "SETTLE crawl ITEMS 1 a x 0 y"; "SETTLE crawl ITEMS 10001 a x 0"; "SETTLE crawl STATUS 1000 ITEMS 1 a x NEVER"; "SETTLE crawl";
+        "SETTLE crawl STATUS 1 STATUS 1 ITEMS 1 a x NEVER"; "SETTLE crawl STATUS -1 ITEMS 1 a x NEVER"; "SETTLE crawl ITEMS 1 a x -1";
     ] {
         f.refused(line, "ERR ");
     }

@@ -23,6 +23,7 @@ mod pauses;
 mod persistence;
 mod plain_clients;
 mod roles;
+mod settle;
 mod shared_gates;
 mod simulation;
 mod stage;

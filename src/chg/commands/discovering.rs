@@ -1,8 +1,8 @@
-//! Known URLs: `CHG.SPACE`, `CHG.DISCOVER`, `CHG.KNOWN`, `CHG.COUNT` and `CHG.FORGET`.
+//! Known URLs: `CHG.SPACE`, `CHG.DISCOVER`, `CHG.SETTLE`, `CHG.KNOWN`, `CHG.COUNT` and `CHG.FORGET`.
 
 use crate::chg::add::Entered;
 use crate::chg::discover::{Asked, Selection, count_in_group, forget_selected};
-use crate::chg::grammar::{Count, Discover, Forget, Forgotten, Known, Space};
+use crate::chg::grammar::{Count, Discover, Forget, Forgotten, Known, Settle, Space};
 use crawlspace_host::reply::Reply;
 use crawlspace_host::server::acl::Access;
 use crawlspace_host::server::command::{Act, Answer, Call};
@@ -42,6 +42,27 @@ impl Act for Discover<'static> {
             Entered::New(n) => Reply::count(n),
             Entered::Known(_) => Reply::count(0),
             Entered::Refused => Reply::Nil,
+        });
+        Ok(Answer::Reply(Reply::Array(replies.collect())))
+    }
+}
+
+impl Act for Settle<'static> {
+    fn act(asked: Settle<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
+        let now = allowed(asked.now)?;
+        let Settle {
+            execution,
+            status,
+            urls,
+            ..
+        } = asked;
+        let settled = change(call, &Touched::AnyGroup, now, |frontier, keys| {
+            frontier.settle(keys, execution, status, &urls, now.ms)
+        })?;
+        anchor(call)?;
+        let replies = settled.into_iter().map(|changed| match changed {
+            Some(changed) => Reply::Int(changed.into()),
+            None => Reply::Nil,
         });
         Ok(Answer::Reply(Reply::Array(replies.collect())))
     }

@@ -93,13 +93,17 @@ impl Act for Why<'static> {
     }
 }
 
-impl Act for Info {
-    fn act(asked: Info, call: &mut Call<'_>) -> Result<Answer, String> {
+impl Act for Info<'static> {
+    fn act(asked: Info<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
         let now = allowed(asked.now)?;
         permit(call, &Touched::AnyGroup, Access::Read)?;
         on_frontier(call, |cached, keys| {
             let waiters = cached.waiters.all.len() as u64;
-            cached.frontier.info(keys, waiters, now.ms)
+            let frontier = &mut cached.frontier;
+            match asked.execution {
+                Some(execution) => frontier.info_of(keys, execution, now.ms),
+                None => frontier.info(keys, waiters, now.ms),
+            }
         })
         .map(Answer::Reply)
     }

@@ -970,6 +970,30 @@ impl Packed {
                     stock.uris.apply_noting(&remove, gone)
                 })
             }
+            Op::End {
+                execution,
+                uri,
+                end,
+            } => stored(executions, is_crowd, execution).map_or(Changed::Nothing, |id| {
+                let end = Op::End {
+                    execution: &id,
+                    uri: &shorten(&stock.uris, &id, uri),
+                    end,
+                };
+                stock.uris.apply_noting(&end, gone)
+            }),
+            Op::Reschedule {
+                execution,
+                uri,
+                due,
+            } => stored(executions, is_crowd, execution).map_or(Changed::Nothing, |id| {
+                let reschedule = Op::Reschedule {
+                    execution: &id,
+                    uri: &shorten(&stock.uris, &id, uri),
+                    due,
+                };
+                stock.uris.apply_noting(&reschedule, gone)
+            }),
             ref op => stock.uris.apply_noting(op, gone),
         };
         if let (Changed::Added, Op::Add { uri, .. }) = (changed, op) {

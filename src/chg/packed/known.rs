@@ -89,8 +89,43 @@ impl Packed {
         self.known.set(space, print, None);
     }
 
-    /// Replaces the group of a URL that is neither queued nor leased.
-    pub fn regroup_url(&mut self, space: &[u8], print: &[u8], known: Known) {
+    /// Records that a URL that is neither queued nor leased is done. Returns false if that is known.
+    pub fn mark_done(
+        &mut self,
+        execution: &[u8],
+        url: &[u8],
+        id: &[u8],
+        status: Option<u16>,
+    ) -> bool {
+        let Some(Found { print, known }) = self.find_url(execution, url, None) else {
+            return false;
+        };
+        if known.is_some_and(|known| known.state.has_text()) {
+            // The URL has the fingerprints of others.
+            return false;
+        }
+        let Some(member) = self.known.member(execution) else {
+            return false;
+        };
+        let status = status.or(known.and_then(|known| known.status));
+        if known.is_some_and(|known| known.state == State::Done && known.status == status) {
+            return false;
+        }
+        let (space, number) = (member.space.clone(), member.number);
+        let done = Known {
+            state: State::Done,
+            attempts: known.map_or(0, |known| known.attempts),
+            status,
+            changed: self.unit,
+            group: known.map_or_else(|| self.group_hash(id), |known| known.group),
+            member: known.map_or(number, |known| known.member),
+        };
+        self.put_url(&space, &print, done);
+        true
+    }
+
+    /// Replaces the record of a URL that is neither queued nor leased.
+    pub fn put_url(&mut self, space: &[u8], print: &[u8], known: Known) {
         self.known.set(space, print, Some(known));
         if let Some(space_of) = self.known.space(space) {
             let record = known.write(print, space_of.shape().width());
@@ -184,10 +219,15 @@ impl Packed {
             .flatten()
     }
 
-    /// Returns the id of the group that has a URL queued or leased.
-    pub fn group_of_url(&self, execution: &[u8], known: &Known, url: &[u8]) -> Option<Vec<u8>> {
-        let (_, slot) = self.place_of_url(execution, known, url)?;
-        Some(self.groups.id(slot).to_vec())
+    /// Returns the execution that discovered a URL, and the id of the group that has the URL queued or leased.
+    pub fn group_of_url(
+        &self,
+        execution: &[u8],
+        known: &Known,
+        url: &[u8],
+    ) -> Option<(Vec<u8>, Vec<u8>)> {
+        let (owner, slot) = self.place_of_url(execution, known, url)?;
+        Some((owner.to_vec(), self.groups.id(slot).to_vec()))
     }
 
     /// Returns the records that a change of the URIs of a group will change, before it is made.
@@ -268,6 +308,30 @@ impl Packed {
             Op::Remove { execution, uri } => note(execution, uri, false, &|known, _| {
                 // The URL may be in another group meanwhile.
                 known.filter(|known| known.group != here)
+            }),
+            Op::End {
+                execution,
+                uri,
+                end,
+            } => note(execution, uri, false, &|known, _| {
+                Some(Known {
+                    state: State::Done,
+                    status: end.status.or(known?.status),
+                    changed,
+                    ..known?
+                })
+            }),
+            Op::Reschedule { execution, uri, .. } => note(execution, uri, false, &|known, _| {
+                let known = known?;
+                let changed = match known.state {
+                    State::Queued => known.changed,
+                    _ => changed,
+                };
+                Some(Known {
+                    state: State::Queued,
+                    changed,
+                    ..known
+                })
             }),
             Op::Take { .. } | Op::Load { .. } => {}
         }

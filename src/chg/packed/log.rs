@@ -275,6 +275,22 @@ impl Log {
             }
             Op::Drop { execution, limit } => self.number(4).execution(execution).number(limit),
             Op::Remove { execution, uri } => self.number(5).execution(execution).bytes(uri),
+            Op::End {
+                execution,
+                uri,
+                end,
+            } => {
+                self.number(8).execution(execution);
+                self.number(end.to_number()).bytes(uri)
+            }
+            Op::Reschedule {
+                execution,
+                uri,
+                due,
+            } => {
+                self.number(9).execution(execution);
+                self.time(due).bytes(uri)
+            }
             Op::Load { chunk } => self.number(6).bytes(chunk),
         }
     }
@@ -424,6 +440,16 @@ impl<'a> Entries<'a> {
             },
             5 => Op::Remove {
                 execution: self.execution(leased)?,
+                uri: self.from.text(uris::URI_BYTES)?,
+            },
+            8 => Op::End {
+                execution: self.execution(leased)?,
+                end: End::from_number(self.from.number()?).ok_or(Malformed::NUMBER)?,
+                uri: self.from.text(uris::URI_BYTES)?,
+            },
+            9 => Op::Reschedule {
+                execution: self.execution(leased)?,
+                due: self.time()?,
                 uri: self.from.text(uris::URI_BYTES)?,
             },
             _ => return Err(UNKNOWN),

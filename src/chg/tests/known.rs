@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use super::super::add::{Entered, Item};
 use super::super::discover::{Asked, Selection, count_in_group, forget_selected};
 use super::super::known::{State, UNIT};
+use super::super::settle::Settled;
 use super::*;
 
 /// Number of different URLs.
@@ -21,6 +22,14 @@ enum Act {
         at: i64,
         uri: u8,
         fresh: Option<u8>,
+    },
+    Settle {
+        group: usize,
+        execution: usize,
+        /// `None` if the URL is done.
+        at: Option<i64>,
+        uri: u8,
+        status: Option<u16>,
     },
     Forget {
         execution: usize,
@@ -46,6 +55,15 @@ fn act() -> impl Strategy<Value = Act> {
                 group, execution, at, uri, fresh: fresh.filter(|fresh| fresh % 2 == 0).map(|fresh| fresh % 6),
             }
         ),
+        4 => (
+            0..GROUPS.len(), execution.clone(), any::<Option<u8>>(), 0..URLS, any::<Option<bool>>(),
+        ).prop_map(|(group, execution, at, uri, status)| Act::Settle {
+            group,
+            execution,
+            at: at.map(|at| i64::from(at) * 16 - 1000),
+            uri,
+            status: status.map(|is_there| if is_there { 200 } else { 404 }),
+        }),
         1 => (execution.clone(), 0..URLS).prop_map(|(execution, uri)| Act::Forget { execution, uri }),
         1 => (execution, 0..12_u8, 1..9_usize).prop_map(
             |(execution, selection, steps)| Act::ForgetSome { execution, selection, steps }
@@ -159,6 +177,42 @@ impl Memory {
                     for other in Memory::sharing(execution) {
                         let was_done = self.done.remove(&(other, uri));
                         assert!(!was_done || fresh.is_some(), "queued again");
+                    }
+                }
+            }
+            Act::Settle {
+                group,
+                execution,
+                at,
+                uri,
+                status,
+            } => {
+                let before = self.known(execution, uri);
+                let World {
+                    ks, frontier, now, ..
+                } = &mut self.world;
+                let text = url(uri);
+                let item = Settled {
+                    chg: GROUPS[group],
+                    uri: &text,
+                    at: at.map(|at| now.saturating_add_signed(at)),
+                };
+                let mut settle = || {
+                    let settled = frontier.settle(ks, EXECUTIONS[execution], status, &[item], *now);
+                    settled.unwrap()[0]
+                };
+                let first = settle();
+                assert_eq!(settle(), first.map(|_| false), "twice equals once");
+                if first.is_none() {
+                    assert!(at.is_some() || before == self.known(execution, uri));
+                    return;
+                }
+                let state = self.known(execution, uri).unwrap();
+                assert_eq!(state, if at.is_some() { "queued" } else { "done" });
+                assert!(first == Some(true) || before == Some(state));
+                if at.is_some() {
+                    for other in Memory::sharing(execution) {
+                        self.done.remove(&(other, uri));
                     }
                 }
             }

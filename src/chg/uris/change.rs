@@ -239,4 +239,51 @@ impl Uris {
         self.executions.drop_idle(number, gone);
         Changed::Removed(1)
     }
+
+    /// Drops a URI from its lease. Returns its position in `leases`; `None` if it is not leased.
+    fn drop_lease(&mut self, number: u64, uri: &[u8]) -> Option<usize> {
+        let at = self.leases.iter().position(|lease| {
+            !lease.dropped && lease.place.execution == number && *lease.uri == *uri
+        })?;
+        self.leases[at].dropped = true;
+        if let Some(execution) = self.executions.by_number_mut(number) {
+            execution.leased -= 1;
+        }
+        Some(at)
+    }
+
+    pub(super) fn end_uri(&mut self, execution: &[u8], uri: &[u8], gone: Gone<'_>) -> Changed {
+        let Some(number) = self.executions.find(execution).map(|e| e.number) else {
+            return Changed::Nothing;
+        };
+        match self.drop_lease(number, uri) {
+            Some(_) => Changed::Removed(1),
+            None => self.remove(execution, uri, gone),
+        }
+    }
+
+    pub(super) fn reschedule(&mut self, execution: &[u8], uri: &[u8], due: Millis) -> Changed {
+        let Some(number) = self.executions.find(execution).map(|e| e.number) else {
+            return Changed::Nothing;
+        };
+        let due = due.min(MAX_INTEGER);
+        let leased = self.drop_lease(number, uri).map(|at| {
+            let lease = &self.leases[at];
+            (lease.place, (lease.attempts, lease.uri.clone()))
+        });
+        let queued = || {
+            let place = self.queue.find(number, uri)?;
+            let moves = place.due != due;
+            moves.then(|| Some((place, self.dequeue(place)?))).flatten()
+        };
+        let Some((place, (attempts, uri))) = leased.or_else(queued) else {
+            return Changed::Nothing;
+        };
+        self.enqueue(Record {
+            place: Position { due, ..place },
+            attempts,
+            uri: &uri,
+        });
+        Changed::Returned
+    }
 }

@@ -389,6 +389,12 @@ impl Uris {
             Op::Return { token, due, failed } => self.put_back(token, due, failed, gone),
             Op::Drop { execution, limit } => self.drop_execution(execution, limit, gone),
             Op::Remove { execution, uri } => self.remove(execution, uri, gone),
+            Op::End { execution, uri, .. } => self.end_uri(execution, uri, gone),
+            Op::Reschedule {
+                execution,
+                uri,
+                due,
+            } => self.reschedule(execution, uri, due),
             Op::Load { chunk } => match self.load(chunk) {
                 Ok(uris) => Changed::Loaded(uris),
                 Err(_) => Changed::Nothing,

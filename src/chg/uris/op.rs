@@ -68,6 +68,24 @@ pub enum Op<'a> {
         /// The URI.
         uri: &'a [u8],
     },
+    /// Ends a URI, wherever it is: removes it from the queue, or drops it from its lease, which remains.
+    End {
+        /// The crawl execution.
+        execution: &'a [u8],
+        /// The URI.
+        uri: &'a [u8],
+        /// Reason why the URI leaves the queue.
+        end: End,
+    },
+    /// Changes the due time of a URI. A leased URI returns to the queue; its lease remains without it.
+    Reschedule {
+        /// The crawl execution.
+        execution: &'a [u8],
+        /// The URI.
+        uri: &'a [u8],
+        /// New due time.
+        due: Millis,
+    },
     /// Adds the contents of a chunk of an encoded value.
     Load {
         /// A chunk created by [`super::Uris::encode`].
@@ -113,7 +131,7 @@ pub enum Changed {
     Weighed,
     /// A URI was leased.
     Taken,
-    /// The URI returned to the queue.
+    /// The URI returned to the queue, or moved within it.
     Returned,
     /// Number of URIs that are not counted any more; 0 if the lease of a dropped URI ended.
     Removed(u64),
@@ -180,6 +198,20 @@ impl<'a> Op<'a> {
             Op::Remove { execution, uri } => {
                 vec![b"REMOVE".to_vec(), execution.to_vec(), uri.to_vec()]
             }
+            // Only packed frontiers end or schedule URIs by name, and they have a log of their own.
+            Op::End { execution, uri, .. } => {
+                vec![b"END".to_vec(), execution.to_vec(), uri.to_vec()]
+            }
+            Op::Reschedule {
+                execution,
+                uri,
+                due,
+            } => vec![
+                b"RESCHEDULE".to_vec(),
+                execution.to_vec(),
+                uri.to_vec(),
+                number(due),
+            ],
             Op::Load { chunk } => vec![b"LOAD".to_vec(), chunk.to_vec()],
         }
     }
@@ -228,6 +260,16 @@ impl<'a> Op<'a> {
             (b"REMOVE", &[execution, uri]) => Op::Remove {
                 execution: execution_id(execution)?,
                 uri: checked_uri(uri)?,
+            },
+            (b"END", &[execution, uri]) => Op::End {
+                execution: execution_id(execution)?,
+                uri: checked_uri(uri)?,
+                end: End::default(),
+            },
+            (b"RESCHEDULE", &[execution, uri, due]) => Op::Reschedule {
+                execution: execution_id(execution)?,
+                uri: checked_uri(uri)?,
+                due: unsigned("due time", due, MAX_INTEGER)?,
             },
             (b"LOAD", &[chunk]) => {
                 encoding::check(chunk)?;

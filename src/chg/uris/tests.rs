@@ -56,6 +56,15 @@ enum Step {
         execution: usize,
         uri: u16,
     },
+    End {
+        execution: usize,
+        uri: u16,
+    },
+    Reschedule {
+        execution: usize,
+        uri: u16,
+        due: u64,
+    },
     /// Encodes the value in chunks of this many bytes, and loads it again.
     Reload {
         chunk: usize,
@@ -85,7 +94,9 @@ fn step(uris: u16) -> impl Strategy<Value = Step> {
         3 => (0..6usize, proptest::option::of(due()), any::<bool>())
             .prop_map(|(lease, due, failed)| Step::Return { lease, due, failed }),
         1 => (execution.clone(), 0..30u64).prop_map(|(execution, limit)| Step::Drop { execution, limit }),
-        6 => (execution, 0..uris).prop_map(|(execution, uri)| Step::Remove { execution, uri }),
+        6 => (execution.clone(), 0..uris).prop_map(|(execution, uri)| Step::Remove { execution, uri }),
+        3 => (execution.clone(), 0..uris).prop_map(|(execution, uri)| Step::End { execution, uri }),
+        4 => (execution, 0..uris, due()).prop_map(|(execution, uri, due)| Step::Reschedule { execution, uri, due }),
         1 => (1..4000usize).prop_map(|chunk| Step::Reload { chunk }),
     ]
 }
@@ -206,8 +217,39 @@ impl Model {
                     n => Changed::Removed(n as u64),
                 }
             }
+            Op::End { execution, uri, .. } => match self.drop_lease(execution_of(execution), uri) {
+                Some(_) => Changed::Removed(1),
+                None => self.apply(&Op::Remove { execution, uri }),
+            },
+            Op::Reschedule {
+                execution,
+                uri,
+                due,
+            } => {
+                let execution = execution_of(execution);
+                let due = due.min(MAX_INTEGER);
+                if let Some(mut known) = self.drop_lease(execution, uri) {
+                    known.due = due;
+                    self.queued.push(known);
+                    return Changed::Returned;
+                }
+                let is_it = |known: &&mut Known| known.execution == execution && known.uri == uri;
+                match self.queued.iter_mut().find(is_it) {
+                    Some(known) if known.due != due => known.due = due,
+                    _ => return Changed::Nothing,
+                }
+                Changed::Returned
+            }
             Op::Load { .. } => unreachable!(),
         }
+    }
+
+    fn drop_lease(&mut self, execution: usize, uri: &[u8]) -> Option<Known> {
+        let (_, dropped, known) = self.leased.iter_mut().find(|(_, dropped, known)| {
+            !dropped && known.execution == execution && known.uri == uri
+        })?;
+        *dropped = true;
+        Some(known.clone())
     }
 
     fn sort(&mut self) {
@@ -301,6 +343,16 @@ fn op_of<'a>(step: &Step, uri: &'a [u8], tokens: &[u64], token: u64) -> Option<O
             execution: EXECUTIONS[execution],
             uri,
         },
+        Step::End { execution, .. } => Op::End {
+            execution: EXECUTIONS[execution],
+            uri,
+            end: End::default(),
+        },
+        Step::Reschedule { execution, due, .. } => Op::Reschedule {
+            execution: EXECUTIONS[execution],
+            uri,
+            due: due.min(MAX_INTEGER),
+        },
         Step::Reload { .. } => return None,
     })
 }
@@ -311,7 +363,10 @@ fn a_history_matches_the_model(steps: &[Step]) {
     let mut model = Model::default();
     for (token, step) in steps.iter().enumerate() {
         let bytes = match step {
-            Step::Add { uri: n, .. } | Step::Remove { uri: n, .. } => uri(*n),
+            Step::Add { uri: n, .. }
+            | Step::Remove { uri: n, .. }
+            | Step::End { uri: n, .. }
+            | Step::Reschedule { uri: n, .. } => uri(*n),
             _ => Vec::new(),
         };
         let tokens: Vec<u64> = model.leased.iter().map(|lease| lease.0).collect();

@@ -1,0 +1,200 @@
+//! The time at which the next group may be leased: how long a crawler can do something else.
+
+use crawlspace_host::keyspace::Batch;
+
+use super::error::Result;
+use super::frontier::Frontier;
+use super::pauses::Paused;
+use super::store::Store;
+use super::time::{Millis, of_score};
+
+/// Maximum number of groups of a queue, and of an execution, that are looked at.
+const MAX_LOOKED: u64 = 64;
+
+/// Maximum number of pages of a scan for the groups of an execution.
+const MAX_PAGES: usize = 8;
+
+/// The earliest of some times.
+#[derive(Clone, Copy, Default)]
+struct Earliest(Option<Millis>);
+
+impl Earliest {
+    fn add(&mut self, at: Option<Millis>) {
+        self.0 = self.0.into_iter().chain(at).min();
+    }
+
+    /// Returns true if no time at or after this one is earlier.
+    fn is_before(self, at: Millis) -> bool {
+        self.0.is_some_and(|earliest| earliest <= at)
+    }
+}
+
+impl<K: Store> Frontier<K> {
+    /// Returns the earliest time at which a group may be leased, `now` or later; `None` if nothing is queued, or everything
+    /// is blocked or paused. If many groups at the head of a queue are held back, returns a time before.
+    pub(super) fn next_due(&mut self, ks: &mut K, now: Millis) -> Result<Option<Millis>> {
+        let paused = self.pauses.read(ks)?;
+        if paused.all {
+            return Ok(None);
+        }
+        let mut first = Earliest::default();
+        self.look_at_ready(ks, &paused, &mut first, now)?;
+        self.look_at_waiting(ks, &paused, &mut first, now)?;
+        self.look_at_busy(ks, &paused, &mut first, now)?;
+        Ok(first.0)
+    }
+
+    fn look_at_ready(
+        &mut self,
+        ks: &mut K,
+        paused: &Paused,
+        first: &mut Earliest,
+        now: Millis,
+    ) -> Result<()> {
+        let len = ks.list_len(&self.keys.once.ready)?;
+        let walk = self.queues.skipped.walk();
+        let most = MAX_LOOKED as usize;
+        let changed = walk.changed_in_ready();
+        let places: Vec<u64> = changed
+            .chain(walk.end_of_ready()..len)
+            .take(most + 1)
+            .collect();
+        for &at in places.iter().take(most) {
+            if first.is_before(now) {
+                return Ok(());
+            }
+            let id = ks.list_get(&self.keys.once.ready, at)?;
+            let Some(id) = id else { continue };
+            if let Some(loaded) = self.groups.load_sound(ks, id.as_ref())? {
+                let (from, _) = (self.judge()).leasable_from(ks, &loaded, paused, None, now)?;
+                first.add(from);
+            }
+        }
+        first.add((places.len() > most).then_some(now));
+        Ok(())
+    }
+
+    fn look_at_waiting(
+        &mut self,
+        ks: &mut K,
+        paused: &Paused,
+        first: &mut Earliest,
+        now: Millis,
+    ) -> Result<()> {
+        let walk = self.queues.skipped.walk();
+        first.add(walk.wake_at().map(|due| due.max(now)));
+        let from = walk.end_of_wait();
+        let changed = walk.all_changed_in_wait().take(MAX_LOOKED as usize + 1);
+        let changed: Vec<_> = changed
+            .map(|place| (place.id.to_vec(), of_score(place.score)))
+            .collect();
+        for (n, (id, score)) in (0..).zip(changed) {
+            if !self.look_at_place(ks, (paused, now), n, (&id, score), first)? {
+                break;
+            }
+        }
+        for n in 0..=MAX_LOOKED {
+            let next = ks.zset_at(&self.keys.once.wait, from + n)?;
+            let Some((id, score)) = next else { break };
+            let place = (id.as_ref(), of_score(score));
+            if !self.look_at_place(ks, (paused, now), n, place, first)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at a group of `chg_wait`. Returns false if the ones after it need not be looked at.
+    fn look_at_place(
+        &mut self,
+        ks: &mut K,
+        (paused, now): (&Paused, Millis),
+        n: u64,
+        (id, score): (&[u8], Millis),
+        first: &mut Earliest,
+    ) -> Result<bool> {
+        let score = score.max(now);
+        if first.is_before(score) {
+            return Ok(false);
+        }
+        if n == MAX_LOOKED {
+            first.add(Some(score));
+            return Ok(false);
+        }
+        if let Some(loaded) = self.groups.load_sound(ks, id)? {
+            let (from, _) = (self.judge()).leasable_from(ks, &loaded, paused, None, now)?;
+            first.add(from.map(|from| from.max(score)));
+        }
+        Ok(true)
+    }
+
+    fn look_at_busy(
+        &mut self,
+        ks: &mut K,
+        paused: &Paused,
+        first: &mut Earliest,
+        now: Millis,
+    ) -> Result<()> {
+        for rank in 0..=MAX_LOOKED {
+            let next = ks.zset_at(&self.keys.once.busy, rank)?;
+            let Some((id, deadline)) = next else { break };
+            let deadline = of_score(deadline).max(now);
+            if first.is_before(deadline) {
+                break;
+            }
+            if rank == MAX_LOOKED {
+                first.add(Some(deadline));
+                break;
+            }
+            if let Some(loaded) = self.groups.load_sound(ks, id.as_ref())? {
+                let (_, after) = (self.judge()).leasable_from(ks, &loaded, paused, None, now)?;
+                first.add(after.map(|after| after.max(deadline)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the earliest time at which a URI of an execution may be leased. If the execution has many groups, returns
+    /// the time of the whole frontier, which is not later.
+    pub(super) fn next_due_of(
+        &mut self,
+        ks: &mut K,
+        execution: &[u8],
+        now: Millis,
+    ) -> Result<Option<Millis>> {
+        let paused = self.pauses.read(ks)?;
+        let queued = self.ledger.queued_of(ks, execution)?;
+        if queued == 0 || paused.all || paused.has(execution) {
+            return Ok(None);
+        }
+        let key = self.keys.groups_of(ks, execution);
+        let (mut batch, mut cursor, mut pages) = (Batch::default(), ks.cursor(), 0);
+        while ks.hash_scan(&key, &mut cursor, &mut batch)? {
+            pages += 1;
+            if pages == MAX_PAGES || batch.len() as u64 > 2 * MAX_LOOKED {
+                return self.next_due(ks, now);
+            }
+        }
+        let mut groups: Vec<&[u8]> = batch.iter().map(|(id, _)| id).collect();
+        // A scan may return a field twice.
+        groups.sort_unstable();
+        groups.dedup();
+        if groups.len() as u64 > MAX_LOOKED {
+            return self.next_due(ks, now);
+        }
+        let mut first = Earliest::default();
+        for id in groups {
+            let Some(loaded) = self.groups.load_sound(ks, id)? else {
+                continue;
+            };
+            let waits = ks.zset_score(&self.keys.once.wait, id)?;
+            let busy = ks.zset_score(&self.keys.once.busy, id)?;
+            let judge = self.judge();
+            let (from, after) = judge.leasable_from(ks, &loaded, &paused, Some(execution), now)?;
+            let waits = waits.map_or(0, of_score);
+            first.add(from.map(|from| from.max(waits)));
+            first.add(busy.and_then(|at| Some(after?.max(of_score(at)))));
+        }
+        Ok(first.0)
+    }
+}

@@ -1,0 +1,162 @@
+//! Ends or schedules URLs by name, with or without a lease.
+
+use super::add::{Entered, Item, Kept};
+use super::discover::Asked;
+use super::error::Result;
+use super::frontier::Frontier;
+use super::known::State;
+use super::store::Store;
+use super::time::Millis;
+use super::transition::{Event, Seen};
+use super::uris::{Changed, End, Op};
+
+/// A URL to end or to schedule.
+#[derive(Clone, Copy, Debug)]
+pub struct Settled<'a> {
+    /// The group of the URL if it is not known.
+    pub chg: &'a [u8],
+    /// The URL.
+    pub uri: &'a [u8],
+    /// Its due time; `None` if it is done.
+    pub at: Option<Millis>,
+}
+
+/// For each URL, true if something changed; `None` if it was refused, because the budget of the group is used up or the
+/// execution was dropped.
+pub type Changes = Vec<Option<bool>>;
+
+impl<K: Store> Frontier<K> {
+    /// Ends or schedules URLs. The status is that of URLs that are done.
+    ///
+    /// # Errors
+    /// `PLAIN` if the frontier is not packed; `KNOWN` if the execution has URIs that were queued before.
+    pub fn settle(
+        &mut self,
+        ks: &mut K,
+        execution: &[u8],
+        status: Option<u16>,
+        urls: &[Settled<'_>],
+        now: Millis,
+    ) -> Result<Changes> {
+        self.with_known(ks, |_| ())?;
+        self.evict_idle(ks, now)?;
+        if self.drops.has(ks, execution, now)? {
+            return Ok(vec![None; urls.len()]);
+        }
+        if !self.has_space(ks, execution)? {
+            self.space(ks, execution, &Asked::default(), now)?;
+        }
+        let all = urls.iter().map(|url| match url.at {
+            Some(at) => self.schedule(ks, execution, url, at, now),
+            None => self.finish_url(ks, execution, url, status, now).map(Some),
+        });
+        all.collect()
+    }
+
+    /// Ends a URL.
+    fn finish_url(
+        &mut self,
+        ks: &mut K,
+        execution: &[u8],
+        url: &Settled<'_>,
+        status: Option<u16>,
+        now: Millis,
+    ) -> Result<bool> {
+        let Some(place) = self.standing(ks, execution, url.uri)? else {
+            return self.with_known(ks, |packed| {
+                packed.mark_done(execution, url.uri, url.chg, status)
+            });
+        };
+        let end = Op::End {
+            execution: &place.owner,
+            uri: url.uri,
+            end: End {
+                is_given_up: false,
+                status,
+            },
+        };
+        self.end_url(ks, &place.group, (&place.owner, &end), now)?;
+        Ok(true)
+    }
+
+    /// Queues a URL, or changes its due time.
+    fn schedule(
+        &mut self,
+        ks: &mut K,
+        execution: &[u8],
+        url: &Settled<'_>,
+        at: Millis,
+        now: Millis,
+    ) -> Result<Option<bool>> {
+        let Some(place) = self.standing(ks, execution, url.uri)? else {
+            let kept = Kept {
+                chg: url.chg,
+                at,
+                depth: 0,
+                uri: url.uri,
+            };
+            let items = [Item::of(kept)].into_iter();
+            let entered = self.enter(ks, execution, (None, Some(0)), items, now)?;
+            return Ok(match entered[0] {
+                Entered::New(_) => Some(true),
+                Entered::Known(_) => Some(false),
+                Entered::Refused => None,
+            });
+        };
+        // A time in the past means now, so it changes nothing if the URL is due already.
+        let due = at.max(now);
+        if place.state == State::Queued && place.due.max(now) == due {
+            return Ok(Some(false));
+        }
+        let mut loaded = self.groups.load(ks, &place.group)?;
+        let key = self.keys.uris_key(ks, &place.group);
+        let reschedule = Op::Reschedule {
+            execution: &place.owner,
+            uri: url.uri,
+            due,
+        };
+        let (changed, stock) = ks.change_uris_then(&key, &reschedule, |kept| kept.stock())?;
+        if changed == Changed::Nothing {
+            return Ok(Some(false));
+        }
+        let gate = &loaded.group.options.gate;
+        let seen = Seen {
+            opens: if gate.is_empty() {
+                0
+            } else {
+                self.gates.closed_until(ks, gate)?
+            },
+            away: self.away_without(ks, &loaded, &[])?,
+            ..Seen::at(now, stock.unwrap_or_default())
+        };
+        let step = loaded.group.on(Event::Rescheduled, &seen);
+        self.apply(ks, &mut loaded, &step, now)?;
+        Ok(Some(true))
+    }
+
+    /// Returns where a URL is queued or leased.
+    fn standing(&mut self, ks: &mut K, execution: &[u8], url: &[u8]) -> Result<Option<Standing>> {
+        self.with_known(ks, |packed| {
+            let known = packed.find_url(execution, url, None)?.known?;
+            if !known.state.has_text() {
+                return None;
+            }
+            let (owner, group) = packed.group_of_url(execution, &known, url)?;
+            Some(Standing {
+                state: known.state,
+                due: packed.due_of_url(execution, &known, url)?,
+                owner,
+                group,
+            })
+        })
+    }
+}
+
+/// A URL that is queued or leased.
+struct Standing {
+    state: State,
+    due: Millis,
+    /// The execution that discovered the URL.
+    owner: Vec<u8>,
+    group: Vec<u8>,
+}
