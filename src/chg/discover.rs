@@ -322,6 +322,7 @@ impl<K: Store> Frontier<K> {
         let mut loaded = self.groups.load(ks, group)?;
         let key = self.keys.uris_key(ks, group);
         ks.change_uris(&key, op)?;
+        self.clear_ended(ks, &loaded)?;
         self.ledger
             .delist_if_done(ks, &self.groups, &loaded, execution)?;
         self.ledger.tally(ks, execution, -1)?;

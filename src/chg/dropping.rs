@@ -153,6 +153,7 @@ impl<K: Store> Frontier<K> {
             },
             _ => 0,
         };
+        self.clear_ended(ks, &loaded)?;
         let gone = (kept + counted).min(loaded.group.uris);
         let more = has.unwrap_or(0) > kept;
         if !more {

@@ -67,6 +67,11 @@ impl<K: Store> Frontier<K> {
             let mut loaded = self.groups.load(ks, id.as_ref())?;
             self.end_expired_leases(ks, &mut loaded, now)?;
         }
+        for _ in 0..most {
+            if !self.end_some_later(ks, now)? {
+                break;
+            }
+        }
         self.reports.take(ks, most)
     }
 }

@@ -253,6 +253,7 @@ mod tests {
         Ask {
             lease,
             uris: 1,
+            gate: None,
             count: 1,
             after: None,
         }

@@ -42,6 +42,7 @@ const LEASE: Span = Span::new("milliseconds", 1);
 const KEY: Bytes = Bytes::new("key", KEY_BYTES);
 const URIS: Integer = Integer::new("n", 1, MAX_LEASED);
 const PAYLOAD: Bytes = Bytes::new("payload", PAYLOAD_BYTES).or_empty();
+const PAUSE: Span = Span::new("gate-milliseconds", 0);
 const BLOCK: Span = Span::new("block-milliseconds", 0);
 
 type Groups<'a> = SmallVec<[&'a [u8]; 4]>;
@@ -395,6 +396,7 @@ command! {
             block: Option<Millis> = BLOCK.after("BLOCK"),
             group: Option<&'a [u8]> = CHG.after("GROUP"),
             uris: Option<u64> = URIS.after("URIS"),
+            gate: Option<Millis> = PAUSE.after("GATE"),
         }
     }
     where Next::check
@@ -481,6 +483,7 @@ grammar! {
             lease: Option<Millis> = LEASE.after("LEASE"),
             block: Option<Millis> = BLOCK.after("BLOCK"),
             uris: Option<u64> = URIS.after("URIS"),
+            gate: Option<Millis> = PAUSE.after("GATE"),
         }
     }
 }
@@ -516,6 +519,7 @@ command! {
             fate: Option<Fate<'a>> = OneOf("fate", (
                 block("done").after("DONE").map(Done::<'a>::fate),
                 block("retry").after("RETRY").map(Retry::<'a>::fate),
+                Span::new("later-milliseconds", 1).after("LATER").map(Fate::Later),
             )),
         }
         next: Option<Taking> = Optional(block("next")),
@@ -526,6 +530,20 @@ command! {
 impl Release<'_> {
     fn check(&self) -> Result<(), String> {
         check_block(self.now, self.next.as_ref().and_then(|next| next.block))
+    }
+}
+
+command! {
+    prefix "chg.done", "write";
+    /// Ends URIs of a lease, also after its group was freed.
+    ///
+    /// O(N log M) where N is the number of URIs of the lease and M the number of waiting groups and kept URIs
+    pub struct EndUris<'a> {
+        now: Now = NOW,
+        chg: &'a [u8] = CHG,
+        token: u64 = TOKEN,
+        execution: &'a [u8] = EXECUTION,
+        names: Option<SmallVec<[&'a [u8]; 4]>> = Optional(Many(URL)),
     }
 }
 
@@ -808,7 +826,7 @@ command! {
 macro_rules! all {
     ($with:ident) => {
         $with! {
-            Add AddUri Space Discover Settle Known Count Forget Next Release Extend Expired Sweep Block Pause Resume Limit Group Drop Move
+            Add AddUri Space Discover Settle Known Count Forget Next Release EndUris Extend Expired Sweep Block Pause Resume Limit Group Drop Move
             Why Info List Uris Check Repair Pack Unpack
         }
     };

@@ -57,6 +57,7 @@ impl<K: Store> Frontier<K> {
     pub(super) fn evict_idle(&mut self, ks: &mut K, now: Millis) -> Result<()> {
         ks.packed(|packed| packed.set_clock(now))?;
         self.drops.unmark_over(ks, now)?;
+        self.end_some_later(ks, now)?;
         for _ in 0..MAX_EVICTED {
             let Some((id, _)) = self.first_idle.due(ks, &self.keys.once.idle, now)? else {
                 return Ok(());

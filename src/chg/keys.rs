@@ -95,6 +95,8 @@ once_keys! { Once:
     /// `chg_dropped`: executions that were dropped while leases were held, by the end of their last
     /// lease.
     dropped = Once::of("chg_dropped", KeyType::SortedSet).heard(Heard::Queue);
+    /// `chg_later`: leases whose group was freed, by the deadline of their URIs. Only packed frontiers have any.
+    later = Once::of("chg_later", KeyType::SortedSet);
     /// `chg_packed`: the whole frontier, if it is packed.
     packed = Once::of("chg_packed", KeyType::Native("packed frontier")).heard(Heard::Storage);
     /// `chg_expired`: reports of expired leases.

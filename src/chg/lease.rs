@@ -6,6 +6,7 @@ use super::frontier::Frontier;
 use super::groups::{Groups, Loaded};
 use super::keys::Keys;
 use super::known::Extra;
+use super::later::later_of;
 use super::next::{Lease, leased_uris};
 use super::outcome::CountChange;
 pub use super::outcome::Fate;
@@ -50,7 +51,17 @@ impl<K: Store> Frontier<K> {
         if uncounted {
             self.groups.find_leases(ks, &mut loaded, now)?;
         }
+        if matches!(fate, Fate::Later(_)) {
+            self.check_packed(ks)?;
+        }
         if loaded.group.hold(token, now).is_none() {
+            let later = later_of(&self.keys, ks, id, token)?;
+            if later.is_some_and(|deadline| deadline > now) && !matches!(fate, Fate::Later(_)) {
+                return Err(Error::Argument(format!(
+                    "the lease {token} of group '{}' has freed the group already; end its URIs with CHG.DONE or CHG.SETTLE; nothing was changed",
+                    crawlspace_host::text::Shown(id)
+                )));
+            }
             return released_before(
                 (&self.keys, &self.groups, &self.past),
                 ks,
@@ -97,11 +108,17 @@ impl<K: Store> Frontier<K> {
             },
         };
         let mut seen = Seen::at(now, stock);
-        seen.away = self.away_without(ks, &loaded, &[token])?;
+        seen.away = match fate {
+            Fate::Later(_) => self.count_away(ks, &loaded, &[token])?,
+            _ => self.away_without(ks, &loaded, &[token])?,
+        };
         let step = loaded.group.on(Event::Released(end), &seen);
         let due = loaded.group.last.map_or(now, |last| last.due);
         self.place(ks, &mut loaded, &step, now)?;
         self.figures.releases += 1;
+        if let Fate::Later(ms) = *fate {
+            self.set_later(ks, id, token, now + ms)?;
+        }
         let is_kept = step.placement != Placement::Retire || self.retire(ks, &mut loaded, now)?;
         if is_kept {
             self.save_later(ks, loaded)?;
@@ -150,10 +167,20 @@ impl<K: Store> Frontier<K> {
         loaded: &Loaded<K>,
         ended: &[Token],
     ) -> Result<Option<u64>> {
-        let group = &loaded.group;
-        if group.away == 0 {
+        if loaded.group.away == 0 {
             return Ok(None);
         }
+        self.count_away(ks, loaded, ended)
+    }
+
+    /// Returns [`super::group::Group::away`] when these leases have ended.
+    pub(super) fn count_away(
+        &self,
+        ks: &mut K,
+        loaded: &Loaded<K>,
+        ended: &[Token],
+    ) -> Result<Option<u64>> {
+        let group = &loaded.group;
         let away = self.groups.kept(ks, loaded, |uris| {
             let leases = || uris.leases().filter(|leased| !leased.dropped);
             let holds = group.holds.iter().map(|hold| hold.token);
@@ -201,7 +228,12 @@ impl<K: Store> Frontier<K> {
             self.groups.find_leases(ks, &mut loaded, now)?;
         }
         if loaded.group.hold(token, now).is_none() {
-            return Err(Error::Stale(id.to_vec(), token));
+            let later = later_of(&self.keys, ks, id, token)?;
+            if later.is_none_or(|deadline| deadline <= now) {
+                return Err(Error::Stale(id.to_vec(), token));
+            }
+            self.set_later(ks, id, token, now + ms)?;
+            return Ok(now + ms);
         }
         self.check_gate(ks, &loaded.group.options.gate.clone())?;
         self.reclaim(ks, &mut loaded, now)?;
@@ -221,7 +253,7 @@ type NewPayload<'a> = (Vec<u8>, Vec<u8>, (Option<Vec<u8>>, &'a [u8]));
 
 /// Returns a lease that is held, as it was granted.
 fn lease_of<K: Store>(
-    groups: &Groups<K>,
+    (keys, groups): (&Keys<K>, &Groups<K>),
     ks: &mut K,
     id: &[u8],
     token: Token,
@@ -231,14 +263,18 @@ fn lease_of<K: Store>(
         return Ok(None);
     }
     let loaded = groups.load(ks, id)?;
-    let Some(hold) = loaded.group.hold(token, now) else {
+    let deadline = match loaded.group.hold(token, now) {
+        Some(hold) => Some(hold.deadline),
+        None => later_of(keys, ks, id, token)?.filter(|&deadline| deadline > now),
+    };
+    let Some(deadline) = deadline else {
         return Ok(None);
     };
     let (uri, items) = leased_uris(groups, ks, &loaded, token)?;
     Ok(Some(Lease {
         chg: id.to_vec(),
         token,
-        deadline: hold.deadline,
+        deadline,
         due: loaded.group.due,
         uris: loaded.group.uris,
         uri,
@@ -273,7 +309,7 @@ fn released_before<K: Store>(
     };
     match found {
         Some((last, next)) => {
-            let lease = lease_of(groups, ks, &next, last.next, now)?;
+            let lease = lease_of((keys, groups), ks, &next, last.next, now)?;
             Ok(ReleaseReply::Before(last.due, lease))
         }
         None if !loaded.group.known => Err(Error::NoChg(loaded.id.to_vec())),

@@ -295,6 +295,7 @@ mod tests {
         let ask = Ask {
             lease: 1000,
             uris: 1,
+            gate: None,
             count: 10,
             after: None,
         };

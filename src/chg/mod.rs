@@ -28,6 +28,7 @@ mod idle;
 pub mod job;
 pub mod keys;
 pub mod known;
+mod later;
 pub mod lease;
 mod ledger;
 pub mod listing;

@@ -134,7 +134,10 @@ impl<K: Store> Pair<'_, K> {
 
     /// Writes both groups, and records whether the source group is empty.
     fn save(&mut self, was_runnable: bool) -> Result<()> {
-        self.moving.done |= self.from.group.is_idle() && !self.counts()? && !self.keeps()?;
+        // URIs of leases that have freed the group stay in it until they end.
+        let from = &self.from.group;
+        let has_none = from.uris == from.away && from.holds.is_empty();
+        self.moving.done |= has_none && !self.counts()? && !self.keeps()?;
         let (frontier, ks, now) = (&mut *self.frontier, &mut *self.ks, self.moving.now);
         let closed = self.to.group.closed_until();
         if self.to.group.due < closed {
@@ -151,7 +154,7 @@ impl<K: Store> Pair<'_, K> {
         let mut left = Step::to(Placement::Stay);
         left.leaves = was_runnable && !self.from.group.is_runnable();
         frontier.place(ks, &mut self.from, &left, now)?;
-        if self.moving.done {
+        if self.from.group.is_idle() && self.moving.done {
             return frontier.retire_if_idle(ks, &mut self.from, now);
         }
         frontier.save(ks, &self.from)
@@ -244,7 +247,8 @@ impl<K: Store> Pair<'_, K> {
     /// were added to the frontier's store in the meantime.
     fn move_rest(&mut self) -> Result<bool> {
         if !self.keeps()? {
-            self.move_count(self.from.group.uris)?;
+            let from = &self.from.group;
+            self.move_count(from.uris.saturating_sub(from.away))?;
             self.moving.done = true;
         }
         Ok(true)

@@ -14,10 +14,11 @@ use super::frontier::Frontier;
 use super::group::{Hold, Id};
 use super::groups::{Groups, Loaded};
 use super::pauses::Paused;
+use super::politeness::When;
 use super::skipped::{Place, Position};
 use super::store::Store;
 use super::time::{Millis, of_score};
-use super::transition::{Event, Placement, Seen};
+use super::transition::{End, Event, Placement, Seen};
 use super::uris::{Changed, Op, Stock};
 use super::verdict::{Judge, Verdict};
 
@@ -121,6 +122,8 @@ pub struct Ask<'a> {
     pub count: usize,
     /// Maximum number of URIs of each lease.
     pub uris: usize,
+    /// Frees the group at once, with this pause: the URIs stay with the lease until its deadline.
+    pub gate: Option<Millis>,
     /// The release with which the client combined this request. Its stored reply is updated.
     pub after: Option<(&'a [u8], Token)>,
 }
@@ -173,6 +176,7 @@ impl<K: Store> Frontier<K> {
                 break;
             }
             let lease = match self.front(ks, now)? {
+                Front::Nobody if self.end_some_later(ks, now)? => None,
                 Front::Nobody => break,
                 Front::Settled => None,
                 Front::Candidate(place, mut loaded) => {
@@ -420,6 +424,32 @@ impl<K: Store> Frontier<K> {
         }
     }
 
+    /// Frees a group that was just leased; its URIs stay with the lease until the deadline.
+    fn free(
+        &mut self,
+        ks: &mut K,
+        loaded: &mut Loaded<K>,
+        (token, pause, deadline): (Token, Millis, Millis),
+        now: Millis,
+    ) -> Result<()> {
+        let end = End {
+            token,
+            when: &When::Delay(pause),
+            rounding: self.rounding,
+            done: 0,
+            counted: false,
+            retry: None,
+        };
+        let mut seen = Seen::at(now, self.groups.stock(ks, loaded)?);
+        seen.away = self.count_away(ks, loaded, &[token])?;
+        let last = loaded.group.last;
+        let step = loaded.group.on(Event::Released(end), &seen);
+        // Keep the reply to the release that came with this lease.
+        loaded.group.last = last;
+        self.apply(ks, loaded, &step, now)?;
+        self.set_later(ks, &loaded.id, token, deadline)
+    }
+
     fn unqueue(&mut self, ks: &mut K, place: Stand, id: &Id) -> Result<()> {
         match place {
             Stand::Ready(at) => {
@@ -509,6 +539,9 @@ impl<K: Store> Frontier<K> {
         seen.away = (more > 0).then_some(loaded.group.away + more);
         let step = loaded.group.on(Event::Leased { hold, after }, &seen);
         self.apply(ks, loaded, &step, now)?;
+        if let Some(pause) = ask.gate.filter(|_| !items.is_empty()) {
+            self.free(ks, loaded, (token, pause, deadline), now)?;
+        }
         Ok(Lease {
             chg: loaded.id.to_vec(),
             token,

@@ -26,6 +26,8 @@ pub enum Fate<'a> {
     },
     /// The URI must be fetched again at this time, with this payload if it changes.
     Retry(Millis, Option<&'a [u8]>),
+    /// The URIs stay with the token for this long, and the host is free.
+    Later(Millis),
 }
 
 /// The effect of a release on the counts of a group.
@@ -39,10 +41,21 @@ pub(super) enum CountChange {
         own: u64,
         whole: u64,
     },
+    /// The leased URIs stay with the token.
+    Stay,
     /// The leased URIs return to the queue. Contains their number.
     Return(Token, u64, Option<Millis>),
     /// The leased URIs are done. Contains their execution, and for each of them whether it is still counted.
     Done(Token, Id, SmallVec<[bool; 4]>),
+}
+
+/// Returns the error for a lease whose URIs belong to another execution.
+pub(super) fn other_execution(own: &[u8], execution: &[u8]) -> Error {
+    Error::Argument(format!(
+        "the leased URI belongs to execution '{}', not '{}'; nothing was changed",
+        crawlspace_host::text::Shown(own),
+        crawlspace_host::text::Shown(execution)
+    ))
 }
 
 /// The parts of a frontier that the end of a lease changes.
@@ -67,6 +80,12 @@ impl<K: Store> Outcomes<'_, K> {
             Some((Id::from_slice(leased.execution), counted))
         })?;
         let Some((own, are_counted)) = kept.flatten() else {
+            if let Fate::Later(_) = fate {
+                return Err(Error::Argument(
+                    "LATER is for URIs that the frontier keeps, and the lease has none; nothing was changed"
+                        .to_owned(),
+                ));
+            }
             let Fate::Done { execution, count } = *fate else {
                 return Ok(CountChange::Nothing);
             };
@@ -76,6 +95,7 @@ impl<K: Store> Outcomes<'_, K> {
         };
         let n = are_counted.len() as u64;
         Ok(match *fate {
+            Fate::Later(_) => CountChange::Stay,
             Fate::Unchanged => CountChange::Return(token, n, None),
             Fate::Retry(_, Some(_)) if n > 1 => {
                 return Err(Error::Argument(format!(
@@ -84,11 +104,7 @@ impl<K: Store> Outcomes<'_, K> {
             }
             Fate::Retry(at, _) => CountChange::Return(token, n, Some(at)),
             Fate::Done { execution, .. } if *execution != own[..] => {
-                return Err(Error::Argument(format!(
-                    "the leased URI belongs to execution '{}', not '{}'; nothing was changed",
-                    crawlspace_host::text::Shown(&own),
-                    crawlspace_host::text::Shown(execution)
-                )));
+                return Err(other_execution(&own, execution));
             }
             Fate::Done { count, .. } if count.is_some_and(|count| count != n) => {
                 let kept = if n == 1 {
@@ -138,7 +154,7 @@ impl<K: Store> Outcomes<'_, K> {
         status: Option<u16>,
     ) -> Result<(u64, Stock)> {
         match change {
-            CountChange::Nothing => Ok((0, self.groups.stock(ks, loaded)?)),
+            CountChange::Nothing | CountChange::Stay => Ok((0, self.groups.stock(ks, loaded)?)),
             CountChange::Uncount {
                 execution,
                 own,

@@ -28,7 +28,7 @@ pub fn move_to<K: Movable>(to: Storage, now: Millis) -> Job<K> {
                 let is_wide = ks.packed(|packed| packed.has_wide_leases())?;
                 if to == Storage::Plain && is_wide == Some(true) {
                     return Err(Error::Known(
-                        "plain keys cannot hold a lease of several URIs; wait until it is released or expires"
+                        "plain keys cannot hold leases with LATER or GATE or of several URIs; wait until all have expired"
                             .to_owned(),
                     ));
                 }

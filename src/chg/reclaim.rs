@@ -60,6 +60,7 @@ mod tests {
         let ask = Ask {
             lease: 1000,
             uris: 1,
+            gate: None,
             count: 1,
             after: None,
         };

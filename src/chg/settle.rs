@@ -119,6 +119,7 @@ impl<K: Store> Frontier<K> {
         if changed == Changed::Nothing {
             return Ok(Some(false));
         }
+        self.clear_ended(ks, &loaded)?;
         let gate = &loaded.group.options.gate;
         let seen = Seen {
             opens: if gate.is_empty() {

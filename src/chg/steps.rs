@@ -79,6 +79,8 @@ impl<K: Store> Frontier<K> {
     /// `WRONGTYPE` if a key holds another type; any server error.
     pub fn wake_at(&mut self, ks: &mut K, now: Millis) -> Result<Option<Millis>> {
         let idle = self.next_idle(ks)?;
+        let later = self.first_later(ks)?;
+        let idle = [idle, later].into_iter().flatten().min();
         if self.pauses.read(ks)?.all {
             return Ok(idle);
         }

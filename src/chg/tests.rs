@@ -411,6 +411,7 @@ impl<K: Storage> World<K> {
                 let ask = Ask {
                     lease: LEASE,
                     uris: self.uris,
+                    gate: None,
                     count: 1,
                     after: None,
                 };
@@ -530,6 +531,7 @@ impl<K: Storage> World<K> {
         let ask = Ask {
             lease: LEASE,
             uris: self.uris,
+            gate: None,
             count,
             after: None,
         };
@@ -862,6 +864,7 @@ fn first_search_after_a_pause_looks_at_no_paused_group() {
     let ask = Ask {
         lease: LEASE,
         uris: 1,
+        gate: None,
         count: 1,
         after: None,
     };

@@ -34,6 +34,8 @@ pub(super) enum Event<'a> {
         /// queued again.
         counted: bool,
     },
+    /// URIs of a lease that had freed the group returned to the queue, or were given up.
+    Back { given_up: u64 },
     /// An operator blocked fetches until a time. A time in the past ends the block.
     Blocked { until: Millis },
     /// The due time of a stored URI changed, or a leased URI returned to the queue while its lease remains.
@@ -184,6 +186,7 @@ impl Group {
                 let due = self.due_from(seen);
                 Step::to_if(parked, Placement::Reschedule(due))
             }
+            Event::Back { given_up } => self.back(given_up, was_runnable, seen),
             Event::Rescheduled if !was_runnable => Step::to(Placement::Stay),
             Event::Rescheduled => Step::to(self.rescheduled(seen)),
             Event::Limited(limits) => {
@@ -275,6 +278,15 @@ impl Group {
                 self.due_with(seen.stock)
             },
         }
+    }
+
+    fn back(&mut self, given_up: u64, was_runnable: bool, seen: &Seen) -> Step {
+        self.uris = self.uris.saturating_sub(given_up);
+        Step::to(match (was_runnable, self.is_runnable()) {
+            (_, false) => self.retire_or(Placement::Stay),
+            (true, true) => self.rescheduled(seen),
+            (false, true) => Placement::Wait(self.due_from(seen)),
+        })
     }
 
     fn leased(&mut self, hold: Hold, after: Option<Token>, seen: &Seen) -> Step {

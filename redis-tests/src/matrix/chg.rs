@@ -100,6 +100,7 @@ const KNOWN_SAMPLES: &[&str] = &rows![
     "KNOWN fresh http://e.com/"; "COUNT fresh"; "COUNT fresh GROUP waiting"; "FORGET fresh";
     "FORGET fresh URIS 2 http://e.com/ http://e.com/2"; "FORGET fresh GROUP waiting BEFORE <soon> STATE DONE";
     "FORGET fresh STATE GIVENUP"; "NEXT LEASE 1000 COUNT 2 URIS 1"; "NEXT GROUP ready URIS 1";
+    "DONE held <held> crawl"; "DONE kept <kept> <execution-of-kept> nothing";
     "RELEASE kept <kept> DELAY 1000 DONE <execution-of-kept> NEXT LEASE 5 URIS 1";
 ];
 
@@ -203,6 +204,7 @@ const LIMITS: &[[&str; 5]] = &rows![
     ["ADDURI DISCOVER SETTLE KNOWN FORGET", "uri", "x*{URI_BYTES}", "x*{URI_BYTES+1}", "'maximum is {URI_BYTES}'"];
     ["DISCOVER", "key", "x*{KEY_BYTES}", "x*{KEY_BYTES+1}", "'maximum is {KEY_BYTES}'"];
     ["DISCOVER RELEASE", "payload PAYLOAD", "'' x*{PAYLOAD_BYTES}", "x*{PAYLOAD_BYTES+1}", "'maximum is {PAYLOAD_BYTES}'"];
+    ["NEXT RELEASE", "GATE", "0", "{TEN_YEARS+1}", "'ten years'"];
     ["NEXT RELEASE", "URIS", "1 {MAX_LEASED}", "0 {MAX_LEASED+1}", "'1 to {MAX_LEASED}'"];
     ["ADD ADDURI DISCOVER SETTLE BLOCK 'RELEASE held <held> AT <soon>' 'RELEASE kept'", "at time", "0 <ten-years>", "<later>",
         "'ten years'"];

@@ -12,6 +12,7 @@ mod holds;
 mod items;
 mod kept_uris;
 mod known;
+mod later;
 mod leases;
 mod limits;
 mod listing;

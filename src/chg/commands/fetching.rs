@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::chg::Token;
 use crate::chg::error;
-use crate::chg::grammar::{Expired, Extend, Next, Now, Release};
+use crate::chg::grammar::{EndUris, Expired, Extend, Next, Now, Release};
 use crate::chg::lease::{Fate, ReleaseReply, When};
 use crate::chg::next::{Ask, Lease, Search};
 use crate::chg::time::Millis;
@@ -30,13 +30,15 @@ struct Wanted {
     count: usize,
     /// Maximum number of URIs of each lease; `None` if the client expects one.
     uris: Option<usize>,
+    /// Pause after which the group is free again; `None` if it is leased until the release.
+    gate: Option<Millis>,
     block: Option<Millis>,
 }
 
 impl Wanted {
     /// Returns true if the reply shows everything that belongs to a lease.
     fn is_full(&self) -> bool {
-        self.uris.is_some()
+        self.uris.is_some() || self.gate.is_some()
     }
 
     /// Refuses what plain storage cannot hold.
@@ -52,6 +54,7 @@ impl Wanted {
             lease: self.lease,
             count: self.count,
             uris: self.uris.unwrap_or(1),
+            gate: self.gate,
             after,
         }
     }
@@ -64,6 +67,7 @@ impl Act for Next<'static> {
             lease: asked.lease.unwrap_or(settings::LEASE.get()),
             count: asked.count.unwrap_or(1) as usize,
             uris: asked.uris.map(|n| n as usize),
+            gate: asked.gate,
             block: asked.block,
         };
         if let Some(chg) = asked.group {
@@ -95,6 +99,7 @@ fn next_of(call: &mut Call<'_>, wanted: &Wanted, chg: &[u8], now: &Now) -> Resul
         // Serve the waiting clients first, because they have waited longer.
         cached.serve(keys, now.ms)?;
         let ask = wanted.ask(None);
+        cached.frontier.rounding = u64::from(!now.simulated);
         let lease = cached.frontier.next_of(keys, chg, &ask, now.ms)?;
         cached.arrange(keys, now.ms, false)?;
         Ok(lease)
@@ -124,6 +129,7 @@ fn next(
         !looked_at.is_multiple_of(32) || start.elapsed() < budget
     };
     let frontier = &mut cached.frontier;
+    frontier.rounding = u64::from(!now.simulated);
     let mut search = frontier.next(keys, &ask, now.ms, &mut in_time, &mut leases)?;
     // If the client specifies the time, the reply must be complete for that time.
     if search == Search::Unfinished && (now.simulated || !can_block(ctx)) {
@@ -149,6 +155,7 @@ fn next(
         lease: wanted.lease,
         count: wanted.count,
         uris: wanted.uris,
+        gate: wanted.gate,
         searches: wanted.block.is_none(),
         after: after.map(|(chg, token, due)| (chg.to_vec(), token, due)),
         leases,
@@ -168,6 +175,7 @@ impl Act for Release<'static> {
             lease: next.lease.unwrap_or(settings::LEASE.get()),
             count: 1,
             uris: next.uris.map(|n| n as usize),
+            gate: next.gate,
             block: next.block,
         });
         let touched = match wanted {
@@ -210,6 +218,23 @@ impl Act for Release<'static> {
                 None => Answer::Sent,
             })
         })
+    }
+}
+
+impl Act for EndUris<'static> {
+    fn act(asked: EndUris<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
+        let now = allowed(asked.now)?;
+        let EndUris {
+            chg,
+            token,
+            execution,
+            names,
+            ..
+        } = asked;
+        let ended = change(call, &Touched::Groups(&[chg]), now, |frontier, keys| {
+            frontier.done(keys, (chg, token), execution, names.as_deref(), now.ms)
+        })?;
+        Ok(Answer::Reply(Reply::count(ended)))
     }
 }
 

@@ -18,6 +18,8 @@ pub struct Waiter {
     pub count: usize,
     /// Maximum number of URIs of each lease; `None` if the client expects one.
     pub uris: Option<usize>,
+    /// Pause after which the group is free again; `None` if it is leased until the release.
+    pub gate: Option<Millis>,
     /// True if the client waits because the search takes long, not because no group is due.
     pub searches: bool,
     /// The release that the client combined with this request: group, token, and due time in the
@@ -42,11 +44,10 @@ impl Waiter {
 
     pub(super) fn reply(&mut self) -> Reply {
         let leases = std::mem::take(&mut self.leases);
+        let is_full = self.uris.is_some() || self.gate.is_some();
         match &self.after {
-            None => leases_reply(leases, self.uris.is_some()),
-            Some((_, _, due)) => {
-                released_reply(*due, leases.into_iter().next(), self.uris.is_some())
-            }
+            None => leases_reply(leases, is_full),
+            Some((_, _, due)) => released_reply(*due, leases.into_iter().next(), is_full),
         }
     }
 }

@@ -22,6 +22,7 @@ impl CachedFrontier {
         if self.waiters.all.is_empty() {
             return self.arrange(keys, now, false);
         }
+        self.frontier.rounding = u64::from(!self.simulated);
         let start = Instant::now();
         let budget = Duration::from_micros(config::slice_us());
         let mut time = || start.elapsed() < budget;
@@ -33,6 +34,7 @@ impl CachedFrontier {
                 lease: first.lease,
                 count: first.count,
                 uris: first.uris.unwrap_or(1),
+                gate: first.gate,
                 after: first
                     .after
                     .as_ref()

@@ -40,6 +40,9 @@ const STEP: u32 = 128;
 /// Hash of the numbers of leased URIs of groups in addition to one for each lease.
 const AWAY: &[u8] = b"chg_away";
 
+/// Sorted set of the leases with a second deadline.
+const LATER: &[u8] = b"chg_later";
+
 /// A packed frontier.
 #[derive(Clone, Default)]
 pub struct Packed {
@@ -261,9 +264,14 @@ impl Packed {
         }
     }
 
-    /// Returns true if a lease has several URIs, which plain storage cannot hold.
+    /// Returns true if a lease has several URIs or a second deadline, which plain storage cannot hold.
     pub fn has_wide_leases(&self) -> bool {
-        self.small.hashes.contains_key(AWAY)
+        self.small.hashes.contains_key(AWAY) || self.has_later()
+    }
+
+    /// Returns true if a lease has a second deadline.
+    pub fn has_later(&self) -> bool {
+        self.small.sorted.contains_key(LATER)
     }
 
     /// Stores a group, and one more field.

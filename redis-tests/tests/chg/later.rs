@@ -1,0 +1,223 @@
+//! Leases that free their host before their URIs are done: `RELEASE … LATER`, `NEXT … GATE` and `CHG.DONE`.
+
+use redis_tests::{Frontier, Reply, Server, T0, assert_replicated, int, rows, simulated};
+
+fn packed() -> (Server, Frontier) {
+    let server = simulated().packed().start();
+    let f = Frontier::at(&server, T0);
+    (server, f)
+}
+
+/// Leases a group with `line`; returns its name, the token, and the names of the URIs.
+fn take(f: &mut Frontier, line: &str) -> (String, i64, Vec<String>) {
+    let reply = f.ok(line);
+    let lease = reply.items()[0].items();
+    let items = lease[7].items().iter();
+    let uris = items.map(|item| item.items()[0].text()).collect();
+    (lease[0].text(), lease[1].int(), uris)
+}
+
+fn state(f: &mut Frontier, name: &str) -> String {
+    f.ok(format!("KNOWN crawl {name}")).items()[0].items()[0].text()
+}
+
+/// Queues URLs of one group.
+fn discover(f: &mut Frontier, chg: &str, urls: &[&str]) {
+    for url in urls {
+        f.ok(format!("DISCOVER crawl URI ITEMS 1 {chg} 0 0 {url}"));
+    }
+}
+
+#[test]
+fn host_is_free_while_the_url_is_still_leased() {
+    let (_server, mut f) = packed();
+    discover(&mut f, "h", &["u1", "u2"]);
+    let (chg, first, _) = take(&mut f, "NEXT URIS 1");
+    let due = f.ok(format!("RELEASE {chg} {first} DELAY 1000 LATER 60000"));
+    assert_eq!(due, int(T0 + 1000));
+    f.assert_consistent();
+    // A repetition gets the first reply.
+    assert_eq!(
+        f.ok(format!("RELEASE {chg} {first} DELAY 1000 LATER 60000")),
+        due
+    );
+    assert_eq!(state(&mut f, "u1"), "leased");
+    assert!(f.ok("NEXT URIS 1").is_nil());
+    f.pass(1000);
+    let (_, second, uris) = take(&mut f, "NEXT URIS 1");
+    assert_eq!(uris, ["u2"]);
+    // The links of a page are queued before it is done.
+    discover(&mut f, "h", &["u3"]);
+    let error = f.refused(format!("RELEASE {chg} {first} DELAY 0 DONE crawl"), "ERR ");
+    assert!(error.contains("CHG.DONE"), "{error}");
+    f.refused(format!("DONE {chg} {first} other"), "ERR ");
+    assert_eq!(f.ok(format!("DONE {chg} {first} crawl")), int(1));
+    assert_eq!(f.ok(format!("DONE {chg} {first} crawl")), int(0));
+    assert_eq!(state(&mut f, "u1"), "done");
+    assert_eq!(f.figure("uris"), 2);
+    f.assert_consistent();
+    f.ok(format!("RELEASE {chg} {second} DELAY 0 DONE crawl"));
+    f.pass(60_000);
+    f.refused(format!("DONE {chg} {first} crawl"), "STALE ");
+    f.refused(format!("DONE {chg} 1 crawl"), "STALE ");
+    f.refused("DONE nobody 1 crawl", "NOCHG ");
+    let (chg, third, uris) = take(&mut f, "NEXT URIS 1");
+    assert_eq!(uris, ["u3"]);
+    f.ok(format!("RELEASE {chg} {third} DELAY 0 DONE crawl"));
+    assert_eq!(f.figure("uris"), 0);
+    f.assert_consistent();
+}
+
+#[test]
+fn url_returns_after_the_second_deadline_and_is_given_up() {
+    let (_server, mut f) = packed();
+    f.ok("DISCOVER crawl KEYPAYLOAD ITEMS 1 h 0 2 u k p");
+    for attempt in 1..=5 {
+        let (chg, token, _) = take(&mut f, "NEXT URIS 1");
+        f.ok(format!("RELEASE {chg} {token} DELAY 10 LATER 500"));
+        f.ok(format!("EXTEND {chg} {token} 900"));
+        f.pass(899);
+        assert!(f.ok("NEXT URIS 1").is_nil());
+        assert!(f.ok("EXPIRED").items().is_empty());
+        f.pass(1);
+        let reports = f.ok("EXPIRED");
+        let report = reports.items()[0].items();
+        assert_eq!(
+            (report[2].text(), report[3].int()),
+            ("u".to_owned(), attempt)
+        );
+        f.assert_consistent();
+        // The group goes with its last URI.
+        let code = if attempt < 5 { "STALE " } else { "NOCHG " };
+        f.refused(format!("DONE {chg} {token} crawl"), code);
+        f.refused(format!("EXTEND {chg} {token} 900"), code);
+    }
+    assert_eq!(state(&mut f, "k"), "given-up");
+    assert_eq!(f.figure("uris"), 0);
+    f.ok("FORGET crawl");
+    f.ok("UNPACK");
+    f.assert_consistent();
+}
+
+#[test]
+fn gate_frees_the_host_at_once() {
+    let (_server, mut f) = packed();
+    discover(&mut f, "h", &["u1", "u2", "u3", "u4", "u5"]);
+    let (chg, first, uris) = take(&mut f, "NEXT LEASE 10000 URIS 2 GATE 300");
+    assert_eq!(uris, ["u1", "u2"]);
+    assert!(f.ok("NEXT URIS 2 GATE 300").is_nil());
+    f.pass(300);
+    let (_, second, uris) = take(&mut f, "NEXT LEASE 10000 URIS 2 GATE 300");
+    assert_eq!(uris, ["u3", "u4"]);
+    f.assert_consistent();
+    assert_eq!(f.ok(format!("DONE {chg} {first} crawl u2 nothing")), int(1));
+    assert_eq!(
+        f.ok("SETTLE crawl STATUS 404 ITEMS 1 h u3 NEVER").ints(),
+        [1]
+    );
+    assert_eq!(f.ok(format!("SETTLE crawl ITEMS 1 h u4 {T0}")).ints(), [1]);
+    f.refused("UNPACK", "KNOWN ");
+    f.assert_consistent();
+    f.pass(300);
+    let (_, third, uris) = take(&mut f, "NEXT URIS 9 GATE 0");
+    // u4 is due since it was scheduled.
+    assert_eq!(uris, ["u5", "u4"]);
+    f.pass(9700);
+    // u1 comes back, once.
+    let (_, fourth, uris) = take(&mut f, "NEXT URIS 9 GATE 0");
+    assert_eq!(uris, ["u1"]);
+    assert_eq!(f.ok(format!("DONE {chg} {fourth} crawl")), int(1));
+    assert_eq!(f.ok(format!("DONE {chg} {third} crawl")), int(2));
+    f.refused(format!("DONE {chg} {second} crawl"), "NOCHG ");
+    assert_eq!(f.figure("uris"), 0);
+    assert_eq!(f.ok("COUNT crawl").field("done").int(), 5);
+    f.assert_consistent();
+}
+
+#[test]
+fn waiting_client_gets_a_url_after_its_second_deadline() {
+    let server = redis_tests::Options::new().packed().start();
+    let mut f = Frontier::real(&server);
+    discover(&mut f, "h", &["u"]);
+    take(&mut f, "NEXT LEASE 50 GATE 0");
+    let (_, _, uris) = take(&mut f, "NEXT BLOCK 30000 GATE 0");
+    assert_eq!(uris, ["u"]);
+}
+
+#[test]
+fn dropped_and_moved_urls_leave_their_lease() {
+    let (_server, mut f) = packed();
+    discover(&mut f, "a", &["u1", "u2", "u3"]);
+    let (chg, token, _) = take(&mut f, "NEXT URIS 2 GATE 0");
+    f.ok("MOVE a b");
+    f.assert_consistent();
+    let (other, _, uris) = take(&mut f, "NEXT URIS 2 GATE 0");
+    assert_eq!((&other[..], &uris[..]), ("b", &["u3".to_owned()][..]));
+    f.ok("DROP crawl");
+    f.assert_consistent();
+    f.refused(format!("DONE {chg} {token} crawl"), "NOCHG ");
+    assert_eq!(f.figure("uris"), 0);
+    f.pass(1_000_000);
+    f.ok("EXPIRED");
+    f.assert_consistent();
+}
+
+#[test]
+fn second_deadlines_survive_restart_and_replication() {
+    let mut server = simulated().packed().aof(true).start();
+    let replica = simulated().packed().replica_of(&server).start();
+    let mut f = Frontier::at(&server, T0);
+    discover(&mut f, "h", &["u1", "u2", "u3"]);
+    let release = {
+        let (chg, token, _) = take(&mut f, "NEXT URIS 2");
+        format!("RELEASE {chg} {token} DELAY 0 LATER 5000 NEXT GATE 100")
+    };
+    let first = f.ok(&release);
+    assert_eq!(f.ok(&release), first);
+    assert_replicated(&server, &replica);
+    let digest = server.digest();
+    server.kill9();
+    server.restart();
+    assert_eq!(server.digest(), digest);
+    server.restart_rewritten();
+    assert_eq!(server.digest(), digest);
+    let mut f = Frontier::at(&server, T0 + 5000);
+    let (_, _, uris) = take(&mut f, "NEXT URIS 9");
+    assert_eq!(uris, ["u1", "u2"]);
+    f.assert_consistent();
+}
+
+#[test]
+fn plain_frontier_refuses_and_changes_nothing() {
+    let server = simulated().plain().start();
+    let mut f = Frontier::at(&server, T0);
+    f.ok("ADDURI crawl h 0 0 u1 g 0 0 u2");
+    let lease = f.try_take().unwrap();
+    let (chg, token) = (&lease.chg, lease.token);
+    let digest = server.digest();
+    for line in rows!["NEXT GATE 5"; "NEXT GROUP g GATE 5";] {
+        f.refused(line, "PLAIN ");
+    }
+    f.refused(format!("RELEASE {chg} {token} DELAY 0 LATER 5"), "PLAIN ");
+    f.refused(
+        format!("RELEASE {chg} {token} DELAY 0 NEXT GATE 5"),
+        "PLAIN ",
+    );
+    f.refused(format!("DONE {chg} {token} crawl"), "PLAIN ");
+    assert_eq!(server.digest(), digest);
+}
+
+#[test]
+fn lease_without_stored_uris_cannot_be_kept_for_later() {
+    let (_server, mut f) = packed();
+    f.add("crawl", "h", T0);
+    let reply = f.ok("NEXT GATE 100");
+    let lease = reply.items()[0].items();
+    assert_eq!(lease[7], Reply::Array(Vec::new()));
+    let token = lease[1].int();
+    f.refused(format!("RELEASE h {token} DELAY 0 LATER 100"), "ERR ");
+    assert_eq!(f.ok(format!("DONE h {token} crawl")), int(0));
+    f.ok(format!("RELEASE h {token} DELAY 0 DONE crawl"));
+    assert_eq!(f.figure("uris"), 0);
+    f.assert_consistent();
+}

@@ -1,0 +1,193 @@
+//! The second end of a lease: the host is free again, and the URIs stay with the token until a later deadline.
+//!
+//! The sorted set `chg_later` has such leases, by this deadline. A lease whose URIs have all ended stays there until
+//! then, so that `CHG.DONE` can be sent again.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::Token;
+use super::error::{Error, Result};
+use super::frontier::Frontier;
+use super::group::Id;
+use super::groups::Loaded;
+use super::keys::Keys;
+use super::outcome::other_execution;
+use super::store::Store;
+use super::time::{Millis, of_score};
+use super::transition::{Event, Seen};
+use super::uris::{Changed, End, Op};
+
+/// Maximum number of leases whose second end a command reaches besides its own work.
+const MAX_ENDED: usize = 4;
+
+/// Returns the member of `chg_later` for a lease.
+fn member(token: Token, chg: &[u8]) -> Id {
+    let mut member = Id::from_slice(&token.to_be_bytes());
+    member.extend_from_slice(chg);
+    member
+}
+
+/// Returns the second deadline of a lease whose group was freed, also if it has passed.
+pub(super) fn later_of<K: Store>(
+    keys: &Keys<K>,
+    ks: &mut K,
+    chg: &[u8],
+    token: Token,
+) -> Result<Option<Millis>> {
+    if ks.packed(|packed| packed.has_later())? != Some(true) {
+        return Ok(None);
+    }
+    let score = ks.zset_score(&keys.once.later, &member(token, chg))?;
+    Ok(score.map(of_score))
+}
+
+impl<K: Store> Frontier<K> {
+    /// Sets the second deadline of a lease.
+    pub(super) fn set_later(
+        &self,
+        ks: &mut K,
+        chg: &[u8],
+        token: Token,
+        deadline: Millis,
+    ) -> Result<()> {
+        let key = &self.keys.once.later;
+        Ok(ks.zset_add(key, &member(token, chg), deadline as f64)?)
+    }
+
+    /// Returns the earliest second deadline.
+    pub(super) fn first_later(&self, ks: &mut K) -> Result<Option<Millis>> {
+        if ks.packed(|packed| packed.has_later())? != Some(true) {
+            return Ok(None);
+        }
+        let first = ks.zset_at(&self.keys.once.later, 0)?;
+        Ok(first.map(|(_, deadline)| of_score(deadline)))
+    }
+
+    /// Ends some leases whose second deadline has passed, and returns true if there may be more.
+    pub(super) fn end_some_later(&mut self, ks: &mut K, now: Millis) -> Result<bool> {
+        for _ in 0..MAX_ENDED {
+            if self.first_later(ks)?.is_none_or(|deadline| deadline > now) {
+                return Ok(false);
+            }
+            let key = &self.keys.once.later;
+            let Some((first, _)) = ks.zset_at(key, 0)? else {
+                return Ok(false);
+            };
+            let first = Id::from_slice(first.as_ref());
+            ks.zset_del(key, &first)?;
+            if let Some((token, chg)) = first.split_first_chunk() {
+                self.end_later(ks, chg, Token::from_be_bytes(*token), now)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Puts the URIs of a lease whose second deadline has passed back into the queue, or gives them up.
+    fn end_later(&mut self, ks: &mut K, chg: &[u8], token: Token, now: Millis) -> Result<()> {
+        let mut loaded = self.groups.load(ks, chg)?;
+        let uris = self
+            .groups
+            .kept(ks, &loaded, |uris| uris.leased_under(token).count())?;
+        let mut given_up = 0;
+        for _ in 0..uris.unwrap_or(0) {
+            let attempts = self.attempts;
+            let report = self
+                .outcomes()
+                .end_attempt(ks, &loaded, token, 1, attempts)?;
+            if !report.counts {
+                continue;
+            }
+            given_up += u64::from(report.given_up);
+            self.figures.expired += 1;
+            self.figures.reports_dropped += self.reports.keep(ks, &report)?;
+        }
+        if uris.unwrap_or(0) == 0 {
+            return Ok(());
+        }
+        let mut seen = Seen::at(now, self.groups.stock(ks, &loaded)?);
+        seen.opens = self.opens(ks, &loaded)?;
+        seen.away = self.away_without(ks, &loaded, &[])?;
+        let step = loaded.group.on(Event::Back { given_up }, &seen);
+        self.apply(ks, &mut loaded, &step, now)
+    }
+
+    /// Returns the time at which the shared gate of a group opens; 0 if there is none.
+    pub(super) fn opens(&self, ks: &mut K, loaded: &Loaded<K>) -> Result<Millis> {
+        match &loaded.group.options.gate[..] {
+            [] => Ok(0),
+            gate => self.gates.closed_until(ks, gate),
+        }
+    }
+
+    /// Ends URIs of a lease, all if none is named. Returns the number of URIs that ended.
+    ///
+    /// # Errors
+    /// `PLAIN` if the frontier is not packed, `NOCHG` if the group is unknown, `STALE` if the lease has ended, `ERR` if its
+    /// URIs belong to another execution. After an error, nothing has changed.
+    pub fn done(
+        &mut self,
+        ks: &mut K,
+        (chg, token): (&[u8], Token),
+        execution: &[u8],
+        names: Option<&[&[u8]]>,
+        now: Millis,
+    ) -> Result<u64> {
+        self.check_packed(ks)?;
+        self.evict_idle(ks, now)?;
+        let loaded = self.groups.known(ks, chg)?;
+        let later = later_of(&self.keys, ks, chg, token)?;
+        let is_held = loaded.group.hold(token, now).is_some();
+        if !is_held && later.is_none_or(|deadline| deadline <= now) {
+            return Err(Error::Stale(chg.to_vec(), token));
+        }
+        let leased = self.groups.kept(ks, &loaded, |uris| {
+            let own = uris.leased(token).map(|leased| leased.execution.to_vec());
+            let held = uris
+                .leased_under(token)
+                .filter(|leased| !leased.dropped)
+                .map(|leased| uris.uri_of(&leased));
+            (own, held.collect::<Vec<_>>())
+        })?;
+        let (own, mut held) = leased.unwrap_or_default();
+        if let Some(own) = own.filter(|own| *own != execution) {
+            return Err(other_execution(&own, execution));
+        }
+        if let Some(names) = names {
+            let names: HashSet<&[u8]> = names.iter().copied().collect();
+            held.retain(|uri| names.contains(&uri[..]));
+        }
+        for uri in &held {
+            let end = Op::End {
+                execution,
+                uri,
+                end: End::default(),
+            };
+            self.end_url(ks, chg, (execution, &end), now)?;
+        }
+        Ok(held.len() as u64)
+    }
+
+    /// Removes what is left of leases that have freed the group and have no URIs any more, because no release follows.
+    pub(super) fn clear_ended(&self, ks: &mut K, loaded: &Loaded<K>) -> Result<()> {
+        if ks.packed(|packed| packed.has_later())? != Some(true) {
+            return Ok(());
+        }
+        let held: Vec<Token> = loaded.group.holds.iter().map(|hold| hold.token).collect();
+        let ended = self.groups.kept(ks, loaded, |uris| {
+            let mut tokens: BTreeMap<Token, bool> = BTreeMap::new();
+            for leased in uris.leases() {
+                *tokens.entry(leased.token).or_insert(true) &= leased.dropped;
+            }
+            let ended = tokens.into_iter().filter(|(_, is_over)| *is_over);
+            let ended = ended.map(|(token, _)| token);
+            ended
+                .filter(|token| !held.contains(token))
+                .collect::<Vec<_>>()
+        })?;
+        let key = self.groups.uris_of(ks, loaded);
+        for token in ended.unwrap_or_default() {
+            while ks.change_uris(&key, &Op::done(token))? != Changed::Nothing {}
+        }
+        Ok(())
+    }
+}
