@@ -4,6 +4,8 @@ use crawlspace_host::keyspace::Batch;
 
 use super::error::Result;
 use super::frontier::Frontier;
+use super::groups::Loaded;
+use super::keys::GATED;
 use super::pauses::Paused;
 use super::store::Store;
 use super::time::{Millis, of_score};
@@ -66,8 +68,7 @@ impl<K: Store> Frontier<K> {
             let id = ks.list_get(&self.keys.once.ready, at)?;
             let Some(id) = id else { continue };
             if let Some(loaded) = self.groups.load_sound(ks, id.as_ref())? {
-                let (from, _) = (self.judge()).leasable_from(ks, &loaded, paused, None, now)?;
-                first.add(from);
+                first.add(self.queued_from(ks, &loaded, paused, now)?);
             }
         }
         first.add((places.len() > most).then_some(now));
@@ -122,10 +123,31 @@ impl<K: Store> Frontier<K> {
             return Ok(false);
         }
         if let Some(loaded) = self.groups.load_sound(ks, id)? {
-            let (from, _) = (self.judge()).leasable_from(ks, &loaded, paused, None, now)?;
+            let from = self.queued_from(ks, &loaded, paused, now)?;
             first.add(from.map(|from| from.max(score)));
         }
         Ok(true)
+    }
+
+    /// Returns the time from which a queued group, or a group behind it at a shared gate, can be leased.
+    fn queued_from(
+        &mut self,
+        ks: &mut K,
+        loaded: &Loaded<K>,
+        paused: &Paused,
+        now: Millis,
+    ) -> Result<Option<Millis>> {
+        let (from, _) = (self.judge()).leasable_from(ks, loaded, paused, None, now)?;
+        let gate = &loaded.group.options.gate;
+        if gate.is_empty() {
+            return Ok(from);
+        }
+        let gated = self.keys.key(ks, GATED, gate);
+        if ks.list_len(&gated)? == 0 {
+            return Ok(from);
+        }
+        // If this group is held back, a search makes the next one the representative of the gate.
+        Ok(Some(self.gates.closed_until(ks, gate)?.max(now)))
     }
 
     fn look_at_busy(

@@ -21,7 +21,7 @@ pub struct Settled<'a> {
     pub at: Option<Millis>,
 }
 
-/// For each URL, true if something changed; `None` if it was refused, because the budget of the group is used up or the
+/// True for each URL that changed; `None` for one that was refused, because the budget of the group is used up or the
 /// execution was dropped.
 pub type Changes = Vec<Option<bool>>;
 

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use crate::chg::store::{MemoryKeyspace, Store};
+use crawlspace_host::keyspace::Keyspace;
 use crawlspace_host::keyspace::memory::Plain;
 use crawlspace_host::reply::Reply;
 
@@ -773,6 +774,37 @@ proptest! {
             prop_assert_eq!(&plain.granted, &packed.granted, "after {:?}", op);
             prop_assert_eq!(plain.shown(), packed.shown(), "after {:?}", op);
             prop_assert_eq!(plain.plain_keys(), packed.plain_keys(), "after {:?}", op);
+        }
+    }
+
+    #[test]
+    fn next_due_is_when_a_search_finds_a_group(ops in prop::collection::vec(op(), 1..80)) {
+        let mut world = World::<MemoryKeyspace>::new();
+        for op in &ops {
+            world.apply(op);
+            world.frontier.groups.write_back(&mut world.ks, None).unwrap();
+            let now = world.now;
+            let due = world.frontier.next_due(&mut world.ks, now).unwrap();
+            let busy = world.ks.zset_at(&world.frontier.keys.once.busy, 0).unwrap();
+            let gated = world.ks.number(&world.frontier.keys.once.gated).unwrap();
+            let search = |now: Millis| {
+                let mut ks = world.ks.clone();
+                let mut frontier = Frontier::open(&mut ks, PREFIX);
+                let ask = Ask { lease: 1, count: 1, after: None };
+                let mut leases = Vec::new();
+                frontier.next(&mut ks, &ask, now, &mut || true, &mut leases).unwrap();
+                leases.pop().map(|lease| lease.chg)
+            };
+            prop_assert!(search(now).is_none() || due == Some(now), "{:?}, after {:?}", due, op);
+            let Some(due) = due else { continue };
+            // The URI of a lease that expires may be given up, and a group behind a gate may be held back.
+            if gated == 0 && busy.is_none_or(|(_, deadline)| deadline > due as f64) {
+                prop_assert!(search(due).is_some(), "not at {}, after {:?}", due, op);
+            }
+            if due > now && let Some(early) = search(due - 1) {
+                let loaded = world.frontier.groups.load(&mut world.ks, &early).unwrap();
+                prop_assert!(loaded.group.options.blocked > now, "before {}, after {:?}", due, op);
+            }
         }
     }
 

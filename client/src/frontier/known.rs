@@ -39,7 +39,7 @@ impl FromRedisValue for Discovered {
     }
 }
 
-/// What becomes of a URL in [`Frontier::settle`].
+/// A URL to end or to schedule, see [`Frontier::settle`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Settled<'a> {
     /// Group in which the URL is queued, if it is not queued or leased already.
