@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crawlspace_client::Code;
 use crawlspace_client::frontier::{
     Budget, Discovered, Discovery, Facts, Fetched, Frontier, Held, Lease, Limits, Next, Pause,
-    Selection, Sequence, Space, State, Storage, Uri, Wait,
+    Selection, Sequence, Settled, Space, State, Storage, Uri, Wait,
 };
 use redis_tests::{Reply, Server, assert_starts, but, until, with};
 
@@ -409,12 +409,11 @@ fn discovered_urls_are_remembered() {
     };
     let found = frontier.discover(b"crawl", &old, &uris[..1]).unwrap();
     assert_eq!(found, [Discovered::Known]);
-    let settled =
-        [(uris[1].uri, None), (pages[2], Some(u64::MAX >> 24))].map(|(uri, at)| Settled {
-            chg: b"a.example",
-            uri,
-            at,
-        });
+    let settled = [(uris[1].uri, None), (pages[2], Some(0))].map(|(uri, at)| Settled {
+        chg: b"a.example",
+        uri,
+        at,
+    });
     let changed = |urls: &[Settled<'_>]| frontier.settle(b"crawl", Some(410), urls).unwrap();
     assert_eq!(changed(&settled), [Some(true), Some(true)]);
     assert_eq!(changed(&settled), [Some(false), Some(false)]);

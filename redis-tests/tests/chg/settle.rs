@@ -373,6 +373,9 @@ fn workers_that_race_with_a_client_that_settles_agree() {
     f.assert_consistent();
 }
 
+/// The state of a URL after a command, and the reply, for each state before it.
+type Row = [(&'static str, Option<Reply>); 5];
+
 #[test]
 fn every_command_does_to_a_url_what_the_documentation_says() {
     const STATES: [&str; 5] = ["unknown", "queued", "leased", "done", "given-up"];
@@ -380,7 +383,7 @@ fn every_command_does_to_a_url_what_the_documentation_says() {
     let release = |end: &str| format!("RELEASE a {{token}} DELAY 0 {end}");
     let (done, retry) = (release("DONE crawl"), release("RETRY 0"));
     // For each state, the state afterwards and, if it says something, the reply.
-    let table: Vec<(&str, [(&str, Option<Reply>); 5])> = vec![
+    let table: Vec<(&str, Row)> = vec![
         (
             "DISCOVER crawl URI ITEMS 1 a 0 0 u",
             [
