@@ -255,6 +255,7 @@ mod tests {
             uris: 1,
             gate: None,
             count: 1,
+            execution: None,
             after: None,
         }
     }

@@ -397,6 +397,7 @@ command! {
             group: Option<&'a [u8]> = CHG.after("GROUP"),
             uris: Option<u64> = URIS.after("URIS"),
             gate: Option<Millis> = PAUSE.after("GATE"),
+            execution: Option<&'a [u8]> = EXECUTION.after("EXECUTION"),
         }
     }
     where Next::check
@@ -404,6 +405,9 @@ command! {
 
 impl Next<'_> {
     fn check(&self) -> Result<(), String> {
+        if self.group.is_some() && self.execution.is_some() {
+            return Err("ERR syntax error: GROUP leases one group for any execution, so it cannot be combined with EXECUTION".to_owned());
+        }
         if self.group.is_some() && (self.count.is_some() || self.block.is_some()) {
             return Err("ERR syntax error: GROUP leases one group without waiting, so it cannot be combined with COUNT or BLOCK".to_owned());
         }
@@ -477,13 +481,14 @@ impl<'a> Done<'a> {
 
 grammar! {
     /// Options of the lease that a client requests next.
-    pub struct Taking {
+    pub struct Taking<'a> {
         next: () = Flag("NEXT"),
         {
             lease: Option<Millis> = LEASE.after("LEASE"),
             block: Option<Millis> = BLOCK.after("BLOCK"),
             uris: Option<u64> = URIS.after("URIS"),
             gate: Option<Millis> = PAUSE.after("GATE"),
+            execution: Option<&'a [u8]> = EXECUTION.after("EXECUTION"),
         }
     }
 }
@@ -522,7 +527,7 @@ command! {
                 Span::new("later-milliseconds", 1).after("LATER").map(Fate::Later),
             )),
         }
-        next: Option<Taking> = Optional(block("next")),
+        next: Option<Taking<'a>> = Optional(block("next")),
     }
     where Release::check
 }

@@ -257,6 +257,21 @@ impl Group {
         self.gate.max(self.options.blocked)
     }
 
+    /// Returns the time from which the group may be leased for an execution, apart from its shared gate: the execution
+    /// has a URI that is `queued` until then, or a lease ends whose URI may return (`is_held`) or whose place the next
+    /// lease takes. Returns `None` if the group must change first.
+    pub(super) fn leasable_from(&self, queued: Option<Millis>, is_held: bool) -> Option<Millis> {
+        if self.options.paused {
+            return None;
+        }
+        let begun = self.holds.iter().map(|hold| hold.granted).max();
+        let is_free = self.is_runnable();
+        let free = queued.filter(|_| is_free);
+        let free = free.map(|due| due.max(self.closed_until()).max(begun.unwrap_or(0)));
+        let ends = self.first_deadline().filter(|_| is_held || !is_free);
+        [free, ends].into_iter().flatten().min()
+    }
+
     /// Returns true if no URI is queued and no lease is held, so that the group belongs in no
     /// queue.
     pub fn is_idle(&self) -> bool {

@@ -297,6 +297,7 @@ mod tests {
             uris: 1,
             gate: None,
             count: 10,
+            execution: None,
             after: None,
         };
         let mut leases = Vec::new();

@@ -34,6 +34,7 @@ mod ledger;
 pub mod listing;
 pub mod moving;
 pub mod next;
+mod next_for;
 mod outcome;
 pub mod packed;
 pub mod packing;

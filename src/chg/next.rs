@@ -124,6 +124,8 @@ pub struct Ask<'a> {
     pub uris: usize,
     /// Frees the group at once, with this pause: the URIs stay with the lease until its deadline.
     pub gate: Option<Millis>,
+    /// The execution of the URIs; `None` if any will do.
+    pub execution: Option<&'a [u8]>,
     /// The release with which the client combined this request. Its stored reply is updated.
     pub after: Option<(&'a [u8], Token)>,
 }
@@ -171,6 +173,9 @@ impl<K: Store> Frontier<K> {
         leases: &mut Vec<Lease>,
     ) -> Result<Search> {
         self.evict_idle(ks, now)?;
+        if let Some(execution) = ask.execution {
+            return self.next_for(ks, execution, ask, now, (time, leases));
+        }
         while leases.len() < ask.count {
             if self.pauses.read(ks)?.all {
                 break;
@@ -468,7 +473,7 @@ impl<K: Store> Frontier<K> {
     }
 
     /// Leases a group that is in no queue.
-    fn grant(
+    pub(super) fn grant(
         &mut self,
         ks: &mut K,
         loaded: &mut Loaded<K>,

@@ -62,6 +62,7 @@ mod tests {
             uris: 1,
             gate: None,
             count: 1,
+            execution: None,
             after: None,
         };
         let lease = frontier.next_of(&mut ks, b"host", &ask, 2).unwrap();

@@ -103,6 +103,15 @@ pub trait Store: Keyspace + 'static {
         Ok(None)
     }
 
+    /// Returns the position of a group in a list, which the storage finds without reading the whole list; `None` if the
+    /// group is not found.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` if the key holds another type.
+    fn list_find(&mut self, _key: &Self::Name, _id: &[u8]) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
     /// Returns a group of a storage that keeps groups as values; `None` if it keeps them as hashes.
     /// Returns a group from a storage of groups as values; `None` if the storage contains hashes.
     ///

@@ -28,6 +28,7 @@ use super::packed::element::{Plain as PlainKeys, PlainNames};
 use super::sweep::sweep;
 use super::time::Millis;
 
+mod asked;
 mod known;
 mod packing;
 
@@ -414,6 +415,7 @@ impl<K: Storage> World<K> {
                     uris: self.uris,
                     gate: None,
                     count: 1,
+                    execution: None,
                     after: None,
                 };
                 match frontier.next_of(ks, GROUPS[group], &ask, now) {
@@ -534,6 +536,7 @@ impl<K: Storage> World<K> {
             uris: self.uris,
             gate: None,
             count,
+            execution: None,
             after: None,
         };
         let mut leases = Vec::new();
@@ -898,6 +901,7 @@ fn first_search_after_a_pause_looks_at_no_paused_group() {
         uris: 1,
         gate: None,
         count: 1,
+        execution: None,
         after: None,
     };
     let mut leases = Vec::new();

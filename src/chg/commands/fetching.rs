@@ -25,7 +25,7 @@ use super::waiter::Waiter;
 
 /// Options of `NEXT`, which `RELEASE` also accepts.
 #[derive(Clone, Copy, Debug)]
-struct Wanted {
+struct Wanted<'a> {
     lease: Millis,
     count: usize,
     /// Maximum number of URIs of each lease; `None` if the client expects one.
@@ -33,15 +33,16 @@ struct Wanted {
     /// Pause after which the group is free again; `None` if it is leased until the release.
     gate: Option<Millis>,
     block: Option<Millis>,
+    execution: Option<&'a [u8]>,
 }
 
-impl Wanted {
+impl<'a> Wanted<'a> {
     /// Returns true if the reply shows everything that belongs to a lease.
     fn is_full(&self) -> bool {
-        self.uris.is_some() || self.gate.is_some()
+        self.uris.is_some() || self.gate.is_some() || self.execution.is_some()
     }
 
-    /// Refuses what plain storage cannot hold.
+    /// Refuses a request that a plain frontier cannot fulfil, before anything changes.
     fn check(&self, cached: &CachedFrontier, keys: &mut FrontierKeys) -> error::Result<()> {
         if self.is_full() {
             cached.frontier.check_packed(keys)?;
@@ -49,12 +50,13 @@ impl Wanted {
         Ok(())
     }
 
-    fn ask<'a>(&self, after: Option<(&'a [u8], Token)>) -> Ask<'a> {
+    fn ask(&self, after: Option<(&'a [u8], Token)>) -> Ask<'a> {
         Ask {
             lease: self.lease,
             count: self.count,
             uris: self.uris.unwrap_or(1),
             gate: self.gate,
+            execution: self.execution,
             after,
         }
     }
@@ -69,6 +71,7 @@ impl Act for Next<'static> {
             uris: asked.uris.map(|n| n as usize),
             gate: asked.gate,
             block: asked.block,
+            execution: asked.execution,
         };
         if let Some(chg) = asked.group {
             permit(call, &Touched::Groups(&[chg]), Access::Write)?;
@@ -92,7 +95,12 @@ impl Act for Next<'static> {
 }
 
 /// Leases a given group, if it is due.
-fn next_of(call: &mut Call<'_>, wanted: &Wanted, chg: &[u8], now: &Now) -> Result<Answer, String> {
+fn next_of(
+    call: &mut Call<'_>,
+    wanted: &Wanted<'_>,
+    chg: &[u8],
+    now: &Now,
+) -> Result<Answer, String> {
     let lease = on_frontier(call, |cached, keys| {
         cached.simulated = now.simulated;
         wanted.check(cached, keys)?;
@@ -113,7 +121,7 @@ fn next(
     cached: &mut CachedFrontier,
     keys: &mut FrontierKeys,
     ctx: Ctx,
-    wanted: &Wanted,
+    wanted: &Wanted<'_>,
     after: Option<(&[u8], Token, Millis)>,
     now: &Now,
 ) -> error::Result<Option<Vec<Lease>>> {
@@ -156,6 +164,7 @@ fn next(
         count: wanted.count,
         uris: wanted.uris,
         gate: wanted.gate,
+        execution: wanted.execution.map(<[u8]>::to_vec),
         searches: wanted.block.is_none(),
         after: after.map(|(chg, token, due)| (chg.to_vec(), token, due)),
         leases,
@@ -177,6 +186,7 @@ impl Act for Release<'static> {
             uris: next.uris.map(|n| n as usize),
             gate: next.gate,
             block: next.block,
+            execution: next.execution,
         });
         let touched = match wanted {
             Some(_) => Touched::AnyGroup,
@@ -186,7 +196,7 @@ impl Act for Release<'static> {
         let ctx = call.ctx;
         on_frontier(call, |cached, keys| {
             cached.simulated = now.simulated;
-            if let Some(wanted) = wanted {
+            if let Some(wanted) = &wanted {
                 wanted.check(cached, keys)?;
             }
             let frontier = &mut cached.frontier;

@@ -20,6 +20,8 @@ pub struct Waiter {
     pub uris: Option<usize>,
     /// Pause after which the group is free again; `None` if it is leased until the release.
     pub gate: Option<Millis>,
+    /// The execution of the requested URIs; `None` if any will do.
+    pub execution: Option<Vec<u8>>,
     /// True if the client waits because the search takes long, not because no group is due.
     pub searches: bool,
     /// The release that the client combined with this request: group, token, and due time in the
@@ -44,7 +46,7 @@ impl Waiter {
 
     pub(super) fn reply(&mut self) -> Reply {
         let leases = std::mem::take(&mut self.leases);
-        let is_full = self.uris.is_some() || self.gate.is_some();
+        let is_full = self.uris.is_some() || self.gate.is_some() || self.execution.is_some();
         match &self.after {
             None => leases_reply(leases, is_full),
             Some((_, _, due)) => released_reply(*due, leases.into_iter().next(), is_full),

@@ -1,12 +1,14 @@
 //! Clients that wait for a lease.
 //!
 //! The clients of a frontier wait in one FIFO queue. Whenever a group becomes due, they are served
-//! in order of arrival. If a command makes the group due, that command serves the queue. Otherwise
+//! in order of arrival; a client that waits for an execution holds up only those that wait for the
+//! same one. If a command makes the group due, that command serves the queue. Otherwise
 //! the alarm does: a timer that is set to the due time of the next group.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use crate::chg::error::Result;
+use crate::chg::error::{Error, Result};
 use crate::chg::next::{Ask, Search};
 use crate::chg::time::Millis;
 use crawlspace_host::server::alarm;
@@ -27,22 +29,34 @@ impl CachedFrontier {
         let budget = Duration::from_micros(config::slice_us());
         let mut time = || start.elapsed() < budget;
         let mut unfinished = false;
-        while let Some(waiting) = self.waiters.all.front_mut() {
+        // Executions for which no URI is due; `None` if no group is due.
+        let mut unmet = BTreeSet::new();
+        let mut at = 0;
+        while let Some(waiting) = self.waiters.all.get_mut(at) {
             let over = waiting.is_over(now);
             let first = &mut waiting.wish;
+            let is_unmet = unmet.contains(&first.execution);
+            if is_unmet && !first.searches {
+                at += 1;
+                continue;
+            }
             let ask = Ask {
                 lease: first.lease,
                 count: first.count,
                 uris: first.uris.unwrap_or(1),
                 gate: first.gate,
+                execution: first.execution.as_deref(),
                 after: first
                     .after
                     .as_ref()
                     .map(|(chg, token, _)| (&chg[..], *token)),
             };
-            let searched = self
-                .frontier
-                .next(keys, &ask, now, &mut time, &mut first.leases);
+            let searched = if is_unmet {
+                Ok(Search::Complete)
+            } else {
+                self.frontier
+                    .next(keys, &ask, now, &mut time, &mut first.leases)
+            };
             let over = first.searches || over;
             let waits_on = match searched {
                 Ok(Search::Unfinished) => {
@@ -53,9 +67,14 @@ impl CachedFrontier {
                 Err(_) => false,
             };
             if waits_on {
-                break;
+                // Clients behind this one may wait for another execution.
+                unmet.insert(first.execution.clone());
+                at += 1;
+                continue;
             }
-            let mut waiting = self.waiters.all.pop_front().expect("the front");
+            let Some(mut waiting) = self.waiters.all.remove(at) else {
+                break;
+            };
             let waiter = &mut waiting.wish;
             let answer = match searched {
                 Ok(_) => waiter.answer(&mut self.frontier, keys),
@@ -81,7 +100,7 @@ impl CachedFrontier {
             self.frontier.next_idle(keys)?
         } else {
             let until = self.waiters.until();
-            let due = self.frontier.wake_at(keys, now)?;
+            let due = self.next_due(keys, now)?;
             [until, due].into_iter().flatten().min()
         };
         if !self.touched.is_empty() {
@@ -95,6 +114,28 @@ impl CachedFrontier {
             alarm::set(wake);
         }
         Ok(())
+    }
+
+    /// Returns the earliest time when a waiting client may be served or a group must be deleted.
+    fn next_due(&mut self, keys: &mut FrontierKeys, now: Millis) -> Result<Option<Millis>> {
+        let waiting = self.waiters.all.iter();
+        let wanted: BTreeSet<_> = waiting.map(|waiting| &waiting.wish.execution).collect();
+        let mut due = None;
+        for execution in wanted {
+            let next = match execution {
+                None => self.frontier.wake_at(keys, now)?,
+                // If the storage has changed, the next search sends the client an error.
+                Some(execution) => match self.frontier.wake_for(keys, execution) {
+                    Err(Error::Plain | Error::Moving) => Some(now),
+                    next => next?,
+                },
+            };
+            due = [due, next].into_iter().flatten().min();
+        }
+        Ok([due, self.frontier.next_idle(keys)?]
+            .into_iter()
+            .flatten()
+            .min())
     }
 
     /// Performs all actions that are due.

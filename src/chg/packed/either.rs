@@ -536,6 +536,11 @@ impl<P: Store, H: Holder> Store for Either<P, H> {
             .transpose()
     }
 
+    fn list_find(&mut self, key: &Self::Name, id: &[u8]) -> Result<Option<u64>> {
+        either!(self, key, |_: &mut P, _| Ok(None), |p: &mut Packed, key| p
+            .list_find(key, id))
+    }
+
     fn group(&mut self, key: &Self::Name) -> Result<Option<Stored>> {
         either!(self, key, |_: &mut P, _| Ok(None), |p: &mut Packed, key| {
             Some(p.group(key))

@@ -116,6 +116,21 @@ pub(super) struct Groups {
     moved: u64,
     /// Slots of groups whose URIs may be mixed.
     pub mixed: BTreeSet<u32>,
+    watched: Watched,
+}
+
+/// Slots of groups that changed, while agendas follow the changes.
+#[derive(Default)]
+struct Watched {
+    is_on: bool,
+    slots: Vec<u32>,
+}
+
+impl Clone for Watched {
+    /// Returns a value that is off, because a copy has no agendas.
+    fn clone(&self) -> Watched {
+        Watched::default()
+    }
 }
 
 /// Key of the hashes of ids.
@@ -418,7 +433,31 @@ impl Groups {
             self.touched.push(slot);
         }
         open.changed = true;
+        if self.watched.is_on && self.watched.slots.last() != Some(&slot) {
+            self.watched.slots.push(slot);
+        }
         open
+    }
+
+    /// Starts or stops recording the groups that change.
+    pub fn watch(&mut self, is_on: bool) {
+        self.watched = Watched {
+            is_on,
+            slots: Vec::new(),
+        };
+    }
+
+    /// Returns true if the groups that change are recorded.
+    pub fn is_watched(&self) -> bool {
+        self.watched.is_on
+    }
+
+    /// Returns the slots of the groups that changed since the last call.
+    pub fn take_watched(&mut self) -> Vec<u32> {
+        let mut slots = std::mem::take(&mut self.watched.slots);
+        slots.sort_unstable();
+        slots.dedup();
+        slots
     }
 
     /// Returns the record of a group for a change that is logged in another way.

@@ -15,6 +15,7 @@ use super::super::group::{Group, Id, Options};
 use super::super::keys::COUNTED;
 use super::super::known::Spaces;
 use super::super::uris::{Bytes, Changed, Kept, Op, Uris, Words, first_uri, raw_form};
+use super::asked::Asked;
 use super::executions::Executions;
 use super::groups::{Groups, Stock};
 use super::log::{ExecutionName, Kind, Log};
@@ -67,6 +68,7 @@ pub struct Packed {
     /// Number of groups that store executions by name.
     pub(super) crowds: u32,
     pub(super) loading: Loading,
+    pub(super) asked: Asked,
 }
 
 /// Returns the set that a key stands for.
@@ -353,6 +355,7 @@ impl Packed {
         }
         let existed = self.small.delete(key.own());
         if existed {
+            self.asked.note_hash(key.own());
             self.log.begin(Kind::Delete).bytes(key.own());
         }
         existed
@@ -446,6 +449,7 @@ impl Packed {
                     .bytes(key.own())
                     .bytes(field)
                     .bytes(value);
+                self.asked.note_hash(key.own());
                 self.small.set(key.own(), field, value)
             }
         }
@@ -504,6 +508,7 @@ impl Packed {
             _ => {
                 let existed = self.small.unset(key.own(), field);
                 if existed {
+                    self.asked.note_hash(key.own());
                     self.log.begin(Kind::Unset).bytes(key.own()).bytes(field);
                 }
                 existed
@@ -614,11 +619,30 @@ impl Packed {
 
     pub(super) fn push_ready(&mut self, id: &[u8]) {
         let slot = self.groups.enter(id);
-        self.groups.change_quietly(slot).listed += 1;
+        let record = self.groups.change_quietly(slot);
+        (record.listed, record.entry) = (record.listed + 1, self.pushed);
         let groups = &self.groups;
         self.ready
             .insert(self.pushed as f64, slot, |slot| groups.id(slot));
         self.pushed += 1;
+    }
+
+    /// Returns the position of a group in a list; in `chg_ready`, of its last entry.
+    pub fn list_find(&mut self, key: &Name, id: &[u8]) -> Option<u64> {
+        if key.part != Part::Ready {
+            let mut elements = self.small.lists.get(key.own())?.iter();
+            return elements
+                .position(|element| element == id)
+                .map(|at| at as u64);
+        }
+        let slot = self.groups.find(id)?;
+        let record = &self.groups.get(slot).record;
+        if record.listed == 0 {
+            return None;
+        }
+        let number = record.entry as f64;
+        let at = self.ready.count_up_to(number).checked_sub(1)?;
+        (self.ready.at(at) == Some((number, slot))).then_some(at)
     }
 
     /// Removes an element and returns it.
@@ -1118,6 +1142,7 @@ impl Packed {
 
     /// Ends a command, and returns the log of its changes; `None` if nothing changed.
     pub fn flush(&mut self) -> Option<Vec<u8>> {
+        self.update_agendas();
         let (log, executions) = (&mut self.log, &self.executions);
         self.groups
             .take_unlogged(|open| log_group(log, &open.id, &open.record, executions));
@@ -1151,6 +1176,7 @@ impl Packed {
             + self.executions.memory()
             + self.small.memory()
             + self.known.memory()
+            + self.asked.memory()
             + self.texts.borrow().memory()
     }
 

@@ -7,6 +7,7 @@
 //! Every change is also appended to a log (`log`), which replicas apply. A group that changed is logged once per
 //! command, as a whole.
 
+mod asked;
 pub mod both;
 mod defrag;
 pub mod either;

@@ -86,6 +86,7 @@ impl Packed {
     pub fn set_moving(&mut self, moving: Moving, damaged: bool) {
         if (self.moving, self.damaged) != (moving, damaged) {
             (self.moving, self.damaged) = (moving, damaged);
+            self.forget_agendas();
             let number = self.moving_number();
             self.log.begin(Kind::Moving).number(number);
         }
@@ -138,6 +139,7 @@ impl Packed {
             counts,
             next: entering.next,
             listed: record.listed,
+            entry: record.entry,
         };
         for (set, score) in entering.scores.into_iter().enumerate() {
             self.place(set, slot, None, score);
@@ -258,11 +260,12 @@ impl Packed {
             held.into_iter().for_each(|n| self.executions.release(n));
         }
         let record = self.groups.change_quietly(slot);
-        let listed = record.listed;
+        let (listed, entry) = (record.listed, record.entry);
         let before = std::mem::replace(
             record,
             Record {
                 listed,
+                entry,
                 ..Record::default()
             },
         );

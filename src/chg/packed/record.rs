@@ -28,6 +28,8 @@ pub(super) struct Record {
     pub next: Option<Id>,
     /// Number of times that the group is in `chg_ready`.
     pub listed: u64,
+    /// Number of its last entry in `chg_ready`; only in memory.
+    pub entry: u64,
 }
 
 /// Number of ordered sets of groups.
@@ -71,18 +73,19 @@ impl Record {
 
     /// Appends the compact form.
     pub fn write(&self, out: &mut Vec<u8>) {
-        self.write_with(0, &self.counts, self.next.as_ref(), self.listed, out);
+        let listed = (self.listed, self.entry);
+        self.write_with(0, &self.counts, self.next.as_ref(), listed, out);
     }
 
     /// Appends the compact form without the places in `chg_ready`.
     pub fn write_unlisted(&self, out: &mut Vec<u8>) {
-        self.write_with(0, &self.counts, self.next.as_ref(), 0, out);
+        self.write_with(0, &self.counts, self.next.as_ref(), (0, 0), out);
     }
 
     /// Appends the compact form, with the due time relative to a base, and without what names other groups or
     /// executions, and the places in `chg_ready`.
     pub fn write_alone(&self, base: Millis, out: &mut Vec<u8>) {
-        self.write_with(base, &[], None, 0, out);
+        self.write_with(base, &[], None, (0, 0), out);
     }
 
     fn write_with(
@@ -90,7 +93,7 @@ impl Record {
         base: Millis,
         counts: &[(u32, u64)],
         next: Option<&Id>,
-        listed: u64,
+        (listed, entry): (u64, u64),
         out: &mut Vec<u8>,
     ) {
         let group = &self.group;
@@ -157,6 +160,7 @@ impl Record {
         }
         if listed > 0 {
             put(out, listed);
+            put(out, entry);
         }
         for (score, usual) in self.scores.into_iter().zip(usual) {
             match place(score, usual) {
@@ -241,6 +245,7 @@ impl Record {
         }
         if has(LISTED) {
             record.listed = from.number()?;
+            record.entry = from.number()?;
         }
         let usual = usual(&group);
         for (set, usual) in (0..SETS).zip(usual) {

@@ -89,6 +89,7 @@ impl Packed {
     /// Says what is wrong with the log; the entries before are applied.
     pub fn apply(&mut self, log: &[u8], carrier: Option<&mut dyn Carrier>) -> Result<(), String> {
         self.loading = Loading::Ended;
+        self.forget_agendas();
         self.apply_log(log, carrier)
     }
 
@@ -378,7 +379,7 @@ impl Packed {
             .collect();
         let slot = self.groups.enter(id);
         let now = self.groups.change(slot);
-        record.listed = now.record.listed;
+        (record.listed, record.entry) = (now.record.listed, now.record.entry);
         let before = std::mem::replace(&mut now.record, record);
         let scores = self.groups.get(slot).record.scores;
         for (number, _) in before.counts {

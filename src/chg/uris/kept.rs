@@ -75,6 +75,12 @@ impl<'a> Kept<'a> {
         stored.map_or(0, |stored| self.uris.count_of(&stored))
     }
 
+    /// See [`Uris::due_for`].
+    pub fn due_for(&self, execution: &[u8]) -> (Option<Millis>, bool) {
+        let stored = self.words.stored(execution);
+        stored.map_or((None, false), |stored| self.uris.due_for(&stored))
+    }
+
     /// See [`Uris::pick`].
     pub fn pick(&self, now: Millis, paused: &dyn Fn(&[u8]) -> bool) -> Option<&'a [u8]> {
         let words = self.words;

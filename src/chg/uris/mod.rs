@@ -143,6 +143,14 @@ impl Uris {
             .map_or(0, |e| e.queued + u64::from(e.leased))
     }
 
+    /// Returns the due time of the first queued URI of an execution, and true if a counted URI of it is leased.
+    pub fn due_for(&self, execution: &[u8]) -> (Option<Millis>, bool) {
+        let found = self.executions.find(execution);
+        found.map_or((None, false), |e| {
+            ((e.queued > 0).then_some(e.earliest), e.leased > 0)
+        })
+    }
+
     /// Returns the next execution among those that are not `paused` and have a URI that is due.
     /// Selects executions in proportion to their weights. If several are equal, selects the one
     /// that appeared first.

@@ -56,6 +56,13 @@ impl<P: Store, H: Home<P>> Store for Both<P, H> {
         }
     }
 
+    fn list_find(&mut self, key: &Self::Name, id: &[u8]) -> Result<Option<u64>> {
+        match key {
+            BothName::One(key) => self.either.list_find(key, id),
+            BothName::Two(_) => Ok(None),
+        }
+    }
+
     fn is_misplaced(&mut self, key: &Self::Name) -> bool {
         let key = match key {
             BothName::One(key) => key,

@@ -1,0 +1,319 @@
+//! The groups that may be leased for an execution, in the order of the time, for executions that clients name in
+//! `CHG.NEXT … EXECUTION`.
+//!
+//! An agenda is only in memory. It is made when an execution is named, and then follows every change of a group: the
+//! groups that a command changed are looked at again before the next search, or when the command ends. Groups behind a
+//! shared gate are one entry of the agenda, so that a gate that opens or closes changes one entry, not thousands.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::super::gates::OPENS;
+use super::super::group::Id;
+use super::super::keys::GATE;
+use super::super::time::Millis;
+use super::keys::Packed;
+use crawlspace_host::text::parse_unsigned;
+
+/// Number of groups that a step looks at to make an agenda. Lower in tests.
+const STEP: u32 = if cfg!(test) { 1 } else { 16 };
+
+/// Time after which an agenda is dropped if no client names its execution.
+const UNUSED: Millis = 60 * 60 * 1000;
+
+/// Approximate memory use of an entry of an agenda, in bytes.
+const ENTRY_BYTES: usize = 64;
+
+/// Number of agendas that are all updated when a group changes. If there are more, those of its executions are.
+const FEW: usize = if cfg!(test) { 2 } else { 8 };
+
+/// The place of a group that has no shared gate.
+const NO_GATE: u32 = 0;
+
+/// The agendas of the executions that clients named.
+#[derive(Default)]
+pub(super) struct Asked {
+    agendas: BTreeMap<Box<[u8]>, Agenda>,
+    /// Numbers of shared gates, from 1 on.
+    gates: HashMap<Box<[u8]>, u32>,
+    /// Gates that changed since the agendas were updated.
+    changed: BTreeSet<Box<[u8]>>,
+}
+
+impl Clone for Asked {
+    /// Returns no agendas. A copy makes its own when a client names an execution.
+    fn clone(&self) -> Asked {
+        Asked::default()
+    }
+}
+
+/// The groups of one execution, by the time from which they may be leased for it.
+#[derive(Default)]
+struct Agenda {
+    /// Times of groups without a shared gate, and of gates: time, gate, slot.
+    order: BTreeSet<(Millis, u32, u32)>,
+    /// Time and gate of each group.
+    places: HashMap<u32, (Millis, u32)>,
+    gated: HashMap<u32, Gated>,
+    /// The next slot to look at; `None` if the agenda is complete.
+    next: Option<u32>,
+    /// Time when a client last named the execution.
+    named: Millis,
+}
+
+/// The groups behind a shared gate.
+#[derive(Default)]
+struct Gated {
+    groups: BTreeSet<(Millis, u32)>,
+    /// Time when the gate opens.
+    opens: Millis,
+    /// Time of the gate in the agenda.
+    at: Option<Millis>,
+}
+
+impl Agenda {
+    /// Stores the time of a group; `None` removes the group.
+    fn set(&mut self, slot: u32, at: Option<Millis>, (gate, opens): (u32, Millis)) {
+        let place = at.map(|at| (at, gate));
+        let before = match place {
+            Some(place) => self.places.insert(slot, place),
+            None => self.places.remove(&slot),
+        };
+        if before == place && gate == NO_GATE {
+            return;
+        }
+        match before {
+            Some((at, NO_GATE)) => drop(self.order.remove(&(at, NO_GATE, slot))),
+            Some((at, gate)) => {
+                if let Some(gated) = self.gated.get_mut(&gate) {
+                    gated.groups.remove(&(at, slot));
+                }
+                self.place(gate);
+            }
+            None => {}
+        }
+        match place {
+            Some((at, NO_GATE)) => drop(self.order.insert((at, NO_GATE, slot))),
+            Some((at, gate)) => {
+                let gated = self.gated.entry(gate).or_default();
+                gated.groups.insert((at, slot));
+                gated.opens = opens;
+                self.place(gate);
+            }
+            None => {}
+        }
+    }
+
+    /// Updates the time of a gate.
+    fn place(&mut self, gate: u32) {
+        let Some(gated) = self.gated.get_mut(&gate) else {
+            return;
+        };
+        let first = gated.groups.first();
+        let at = first.map(|(at, _)| *at.max(&gated.opens));
+        let before = std::mem::replace(&mut gated.at, at);
+        if before == at {
+            return;
+        }
+        if let Some(before) = before {
+            self.order.remove(&(before, gate, 0));
+        }
+        match at {
+            Some(at) => drop(self.order.insert((at, gate, 0))),
+            None => drop(self.gated.remove(&gate)),
+        }
+    }
+
+    fn open(&mut self, gate: u32, opens: Millis) {
+        if let Some(gated) = self.gated.get_mut(&gate) {
+            gated.opens = opens;
+            self.place(gate);
+        }
+    }
+
+    /// Returns the first time, and the slot of its group.
+    fn first(&self) -> Option<(Millis, u32)> {
+        let &(at, gate, slot) = self.order.first()?;
+        if gate == NO_GATE {
+            return Some((at, slot));
+        }
+        let (_, slot) = self.gated.get(&gate)?.groups.first()?;
+        Some((at, *slot))
+    }
+}
+
+impl Asked {
+    /// Records that a shared gate may have changed, given by the name of a hash.
+    pub fn note_hash(&mut self, name: &[u8]) {
+        if !self.gates.is_empty()
+            && let Some(gate) = GATE.id(name)
+            && self.gates.contains_key(gate)
+        {
+            self.changed.insert(gate.into());
+        }
+    }
+
+    /// Returns the memory use in bytes.
+    pub fn memory(&self) -> usize {
+        let entries = self.agendas.values().map(|agenda| agenda.places.len());
+        entries.sum::<usize>() * ENTRY_BYTES
+    }
+
+    fn number_of(&mut self, gate: &[u8]) -> u32 {
+        if gate.is_empty() {
+            return NO_GATE;
+        }
+        if let Some(number) = self.gates.get(gate) {
+            return *number;
+        }
+        let number = self.gates.len() as u32 + 1;
+        self.gates.insert(gate.into(), number);
+        number
+    }
+}
+
+impl Packed {
+    /// Prepares searches for an execution: looks at some groups. Returns true once it has looked at all of them.
+    pub fn prepare_for(&mut self, execution: &[u8], now: Millis) -> bool {
+        let mut asked = std::mem::take(&mut self.asked);
+        if !asked.agendas.contains_key(execution) {
+            if self.crowds == 0 && self.executions.find(execution).is_none() {
+                // No group has URIs of it.
+                self.asked = asked;
+                return true;
+            }
+            let agendas = &mut asked.agendas;
+            agendas.retain(|_, agenda| now.saturating_sub(agenda.named) < UNUSED);
+            let agenda = Agenda {
+                next: Some(0),
+                ..Agenda::default()
+            };
+            agendas.insert(execution.into(), agenda);
+            if !self.groups.is_watched() {
+                self.groups.watch(true);
+            }
+        }
+        let from = asked.agendas.get_mut(execution).and_then(|agenda| {
+            agenda.named = now;
+            agenda.next
+        });
+        let mut next = None;
+        if let Some(from) = from {
+            let until = from.saturating_add(STEP).min(self.groups.end());
+            for slot in from..until {
+                self.look_for(&mut asked, slot, Some(execution));
+            }
+            next = (until < self.groups.end()).then_some(until);
+            if let Some(agenda) = asked.agendas.get_mut(execution) {
+                agenda.next = next;
+            }
+        }
+        self.asked = asked;
+        next.is_none()
+    }
+
+    /// Returns the first time at which a group may be leased for an execution, and the group.
+    pub fn first_for(&mut self, execution: &[u8]) -> Option<(Millis, Id)> {
+        self.update_agendas();
+        loop {
+            let agenda = self.asked.agendas.get_mut(execution)?;
+            let (at, slot) = agenda.first()?;
+            let id = self.groups.id(slot);
+            if !id.is_empty() {
+                return Some((at, Id::from_slice(id)));
+            }
+            agenda.set(slot, None, (NO_GATE, 0));
+        }
+    }
+
+    /// Returns a time before which no group may be leased for an execution; `None` if it has no URIs.
+    pub fn waits_for(&mut self, execution: &[u8]) -> Option<Millis> {
+        match self.asked.agendas.get(execution) {
+            Some(agenda) if agenda.next.is_none() => self.first_for(execution).map(|(at, _)| at),
+            None if self.crowds == 0 && self.executions.find(execution).is_none() => None,
+            // The next search looks at all groups first.
+            _ => Some(0),
+        }
+    }
+
+    /// Removes a group from the agenda of an execution until the group changes.
+    pub fn pass_over(&mut self, execution: &[u8], id: &[u8]) {
+        if let Some(slot) = self.groups.find(id)
+            && let Some(agenda) = self.asked.agendas.get_mut(execution)
+        {
+            agenda.set(slot, None, (NO_GATE, 0));
+        }
+    }
+
+    /// Drops all agendas.
+    pub fn forget_agendas(&mut self) {
+        if !self.asked.agendas.is_empty() {
+            self.asked = Asked::default();
+            self.groups.watch(false);
+        }
+    }
+
+    /// Looks again at the groups and gates that changed.
+    pub(super) fn update_agendas(&mut self) {
+        if self.asked.agendas.is_empty() {
+            return;
+        }
+        let mut asked = std::mem::take(&mut self.asked);
+        for slot in self.groups.take_watched() {
+            self.look_for(&mut asked, slot, None);
+        }
+        for gate in std::mem::take(&mut asked.changed) {
+            let opens = self.opens(&gate);
+            let number = asked.number_of(&gate);
+            for agenda in asked.agendas.values_mut() {
+                agenda.open(number, opens);
+            }
+        }
+        self.asked = asked;
+    }
+
+    /// Returns the time when a shared gate opens.
+    fn opens(&self, gate: &[u8]) -> Millis {
+        let hash = self.small.hashes.get(&[GATE.before, gate].concat()[..]);
+        let opens = hash.and_then(|hash| hash.get(OPENS));
+        opens.and_then(|text| parse_unsigned(text)).unwrap_or(0)
+    }
+
+    /// Updates the time of a group in the agenda of one execution, or of all.
+    fn look_for(&self, asked: &mut Asked, slot: u32, only: Option<&[u8]>) {
+        if self.groups.id(slot).is_empty() {
+            return;
+        }
+        let group = self.groups.look(slot, |open| open.record.group.clone());
+        let gate = match &group.options.gate[..] {
+            b"" => (NO_GATE, 0),
+            gate => (asked.number_of(gate), self.opens(gate)),
+        };
+        let set = |agenda: &mut Agenda, (queued, is_held): (Option<Millis>, bool)| {
+            agenda.set(slot, group.leasable_from(queued, is_held), gate);
+        };
+        let agendas = &mut asked.agendas;
+        let looked_at = self.look_at_kept(slot, |kept| {
+            if let Some(execution) = only {
+                if let Some(agenda) = agendas.get_mut(execution) {
+                    set(agenda, kept.due_for(execution));
+                }
+            } else if agendas.len() <= FEW || agendas.len() <= kept.executions().count() {
+                for (execution, agenda) in agendas.iter_mut() {
+                    set(agenda, kept.due_for(execution));
+                }
+            } else {
+                // A search removes the group from the agendas of executions that have left it.
+                for share in kept.executions() {
+                    if let Some(agenda) = agendas.get_mut(share.id) {
+                        set(agenda, kept.due_for(share.id));
+                    }
+                }
+            }
+        });
+        if looked_at.is_none() && agendas.len() <= FEW {
+            for agenda in agendas.values_mut() {
+                agenda.set(slot, None, gate);
+            }
+        }
+    }
+}
