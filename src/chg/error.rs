@@ -72,7 +72,7 @@ impl fmt::Display for Error {
                 Shown(chg)
             ),
             Error::Plain => f.write_str(
-                "PLAIN only a packed frontier knows URLs; run CHG.PACK first, nothing was changed",
+                "PLAIN the command needs a packed frontier; run CHG.PACK first, nothing was changed",
             ),
             Error::Moving => f.write_str(
                 "PLAIN the frontier is being packed or unpacked; send the command again when it is packed, nothing was changed",

@@ -1,7 +1,7 @@
 //! The search for the next group with a URI of a given execution.
 //!
-//! A packed frontier keeps an agenda of the groups of such an execution (`packed/asked.rs`), so a search does not look at
-//! groups that only have URIs of other executions.
+//! A packed frontier keeps an agenda of the groups of such an execution (`packed/asked.rs`), so a search does not look
+//! at groups that only have URIs of other executions.
 
 use super::error::Result;
 use super::frontier::Frontier;
@@ -20,8 +20,8 @@ impl<K: Store> Frontier<K> {
         self.with_known(ks, |_| ())
     }
 
-    /// Grants leases of URIs of an execution, as [`Frontier::next`] does. The group that has been leasable for longest is
-    /// leased first.
+    /// Grants leases of URIs of an execution, as [`Frontier::next`] does. The group that could be leased earliest comes
+    /// first.
     pub(super) fn next_for(
         &mut self,
         ks: &mut K,

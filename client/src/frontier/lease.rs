@@ -81,7 +81,7 @@ impl FromRedisValue for Lease {
 }
 
 /// Options of a request for leases.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub struct Next {
     /// Duration of the leases. The default is the server's `crawlspace.chg-lease`.
     pub lease: Option<Duration>,
@@ -89,7 +89,11 @@ pub struct Next {
     pub count: u32,
     /// Behaviour when no group is due.
     pub wait: Wait,
+    /// Requests only URIs of this execution. The frontier must be packed and store the URIs.
+    pub execution: Option<Vec<u8>>,
 }
+
+debug_as_text! { Next { lease: plain, count: plain, wait: plain, execution: optional } }
 
 impl Default for Next {
     /// Requests one lease, without waiting.
@@ -98,6 +102,7 @@ impl Default for Next {
             lease: None,
             count: 1,
             wait: Wait::No,
+            execution: None,
         }
     }
 }
@@ -357,7 +362,7 @@ impl<S: Steps> Frontier<S> {
     /// `UNBLOCKED` when the server became a replica during the wait, or another server or
     /// connection error.
     pub fn next(&self, next: &Next) -> S::Answer<Vec<Lease>> {
-        let (frontier, next) = (self.clone(), *next);
+        let (frontier, next) = (self.clone(), next.clone());
         self.server
             .run(async move { frontier.take_next(next).await })
     }
@@ -371,15 +376,19 @@ impl<S: Steps> Frontier<S> {
         }
         loop {
             let prefix = Arc::clone(&self.prefix);
+            let asked = next.clone();
             let command = move || {
                 let mut command = command("CHG.NEXT", &prefix, now);
-                if let Some(lease) = next.lease {
+                if let Some(lease) = asked.lease {
                     command.arg("LEASE").arg(millis(lease));
                 }
-                if next.count != 1 {
-                    command.arg("COUNT").arg(next.count);
+                if asked.count != 1 {
+                    command.arg("COUNT").arg(asked.count);
                 }
-                if let Some(block) = next.wait.left(begun.elapsed(), max) {
+                if let Some(execution) = &asked.execution {
+                    command.arg("EXECUTION").arg(&execution[..]);
+                }
+                if let Some(block) = asked.wait.left(begun.elapsed(), max) {
                     command.arg("BLOCK").arg(block);
                 }
                 command
@@ -435,7 +444,10 @@ impl<S: Steps> Frontier<S> {
         if let Some(lease) = next.lease {
             release.arg("LEASE").arg(millis(lease));
         }
-        let mut next = *next;
+        if let Some(execution) = &next.execution {
+            release.arg("EXECUTION").arg(&execution[..]);
+        }
+        let mut next = next.clone();
         if self.now.is_some() {
             next.wait = Wait::No;
         }

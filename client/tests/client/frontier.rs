@@ -98,6 +98,29 @@ fn page_passes_through_the_frontier_once() {
 }
 
 #[test]
+fn worker_of_one_execution_gets_only_its_pages() {
+    let server = Server::start();
+    let frontier = open(&server);
+    let next = with!(Next, lease: Some(MINUTE), execution: Some(b"mine".to_vec()));
+    let refused = frontier.next(&next).unwrap_err();
+    assert!(refused.to_string().contains("PLAIN"), "{refused}");
+    let frontier = Frontier::open(&server.url(), "{packed}:").unwrap();
+    frontier.pack().unwrap();
+    for (execution, chg) in [(&b"theirs"[..], "a"), (b"mine", "b"), (b"mine", "c")] {
+        let added = frontier.add_uris(execution, None, &[seed(chg, "https://x.example/")]);
+        added.unwrap();
+    }
+    let lease = frontier.next(&next).unwrap().remove(0);
+    assert_eq!(&lease.chg, b"b");
+    let released = frontier.release_and_next(&lease, &NONE, &lease.done(), &next);
+    let (_, lease) = released.unwrap();
+    assert_eq!(&lease.unwrap().chg, b"c");
+    let wait =
+        with!(Next, wait: Wait::UpTo(Duration::from_millis(30)), execution: Some(b"mine".to_vec()));
+    assert_eq!(frontier.next(&wait).unwrap(), []);
+}
+
+#[test]
 fn counting_frontier_needs_the_execution_of_finished_pages() {
     let server = Server::start();
     let frontier = open(&server);

@@ -95,13 +95,15 @@ const SAMPLES: &[&str] = &rows![
     "PACK"; "UNPACK";
 ];
 
-/// Commands that read or forget known URLs or return full leases; they need a packed frontier.
+/// Commands that need a packed frontier, and make no execution remember its URLs.
 const KNOWN_SAMPLES: &[&str] = &rows![
     "KNOWN fresh http://e.com/"; "COUNT fresh"; "COUNT fresh GROUP waiting"; "FORGET fresh";
     "FORGET fresh URIS 2 http://e.com/ http://e.com/2"; "FORGET fresh GROUP waiting BEFORE <soon> STATE DONE";
     "FORGET fresh STATE GIVENUP"; "NEXT LEASE 1000 COUNT 2 URIS 1"; "NEXT GROUP ready URIS 1";
     "DONE held <held> crawl"; "DONE kept <kept> <execution-of-kept> nothing";
     "RELEASE kept <kept> DELAY 1000 DONE <execution-of-kept> NEXT LEASE 5 URIS 1";
+    "NEXT LEASE 1000 COUNT 2 EXECUTION crawl"; "NEXT BLOCK 1 EXECUTION fresh";
+    "RELEASE held <held> AT 0 NEXT LEASE 1000 BLOCK 1 EXECUTION crawl";
 ];
 
 /// Commands that make an execution remember its URLs. They are refused here because the execution has URIs already:
@@ -151,6 +153,7 @@ const REFUSED: &[(&str, &str)] = &rows![
     "NEXT GROUP nowhere", "NOCHG";
     "NEXT GROUP held COUNT 1", "ERR";
     "NEXT BLOCK 0 GROUP held", "ERR";
+    "NEXT GROUP held EXECUTION crawl", "ERR";
     "LIMIT held", "ERR";
     "MOVE waiting waiting", "ERR";
     "MOVE held elsewhere", "LEASED";

@@ -7,6 +7,7 @@ mod counts;
 mod crash;
 mod databases;
 mod dropped;
+mod executions;
 mod gates;
 mod holds;
 mod items;

@@ -1,5 +1,5 @@
-//! Random histories in which clients ask for URIs of one execution. A search finds a group whenever a look at all groups
-//! finds one, and leases it no earlier than the rules allow.
+//! Random histories in which clients ask for URIs of one execution. A search finds a group whenever a look at all
+//! groups finds one, and leases it no earlier than the rules allow.
 
 use super::super::next::Search;
 use super::*;

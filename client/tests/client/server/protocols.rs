@@ -171,7 +171,7 @@ macro_rules! frontier_calls {
         let limits = Limits { parallel: Some(2), gap: Some(MINUTE), delay: Some(None), budget: Some(Budget::Left(0)) };
         frontier.limit(b"c", &limits)$(.$await)?.unwrap();
         assert_eq!(frontier.add(b"other", None, &[(b"c", 0)])$(.$await)?.unwrap(), [None]);
-        let next = Next { lease: Some(MINUTE), count: 5, wait: Wait::UpTo(MINUTE) };
+        let next = Next { lease: Some(MINUTE), count: 5, wait: Wait::UpTo(MINUTE), ..Next::default() };
         let mut leases = frontier.next(&next)$(.$await)?.unwrap();
         assert_eq!(leases.len(), 2);
         let (second, first) = (leases.pop().unwrap(), leases.pop().unwrap());
