@@ -31,8 +31,10 @@ use redis::{Cmd, FromRedisValue};
 
 pub use self::figures::{Check, Execution, Info, Leased, Why};
 pub use self::holds::{Budget, Held, Limits};
-pub use self::known::{Counts, Discovered, Discovery, Known, Selection, Settled, Space, State};
-pub use self::lease::{Facts, Fetched, Lease, Next, Pause, Wait};
+pub use self::known::{
+    Counts, Discovered, Discovery, Known, Request, Selection, Settled, Space, State,
+};
+pub use self::lease::{Facts, Fetched, Lease, LeasedUri, Next, Pause, Wait};
 pub use self::listing::{ListedGroup, ListedUri, Page, Queue};
 pub use self::operators::Expired;
 pub use crate::dedupe::Sequence;

@@ -173,10 +173,11 @@ mod tests {
             count: 3,
             execution: Some(b"crawl-1".to_vec()),
             uri: Some(b"https://example.com/caf\xe9".to_vec()),
+            uris: Vec::new(),
         };
         assert_eq!(
             format!("{lease:?}"),
-            r#"Lease { chg: "example.com", token: 7, deadline: 2, due: 1, count: 3, execution: Some("crawl-1"), uri: Some("https://example.com/caf\\xe9") }"#
+            r#"Lease { chg: "example.com", token: 7, deadline: 2, due: 1, count: 3, execution: Some("crawl-1"), uri: Some("https://example.com/caf\\xe9"), uris: [] }"#
         );
         let (hash, date, url) = (b"sha1:A", b"2026", b"https://a/");
         let added = Added::new(hash, 0, date, url, 5);

@@ -56,12 +56,17 @@ impl Lease {
     /// Parses one lease of a reply.
     ///
     /// # Panics
-    /// Panics if the lease does not have the seven documented elements.
+    /// Panics if the lease does not have the seven or eight documented elements.
     #[track_caller]
     pub fn of(reply: &Reply) -> Lease {
-        let [chg, token, deadline, n, c, execution, uri] = reply.items() else {
+        let (parts, uris) = match reply.items() {
+            [parts @ .., uris] if parts.len() == 7 => (parts, uris.items()),
+            parts => (parts, &[][..]),
+        };
+        let [chg, token, deadline, n, c, execution, uri] = parts else {
             panic!("expected a lease, got {reply:?}");
         };
+        let uri = uris.first().map_or(uri, |first| &first.items()[0]);
         let text = |reply: &Reply| (!reply.is_nil()).then(|| reply.text());
         Lease {
             chg: chg.text(),

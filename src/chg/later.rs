@@ -55,7 +55,10 @@ impl<K: Store> Frontier<K> {
     }
 
     /// Returns the earliest second deadline.
-    pub(super) fn first_later(&self, ks: &mut K) -> Result<Option<Millis>> {
+    ///
+    /// # Errors
+    /// `WRONGTYPE` if the key holds another type.
+    pub fn first_later(&self, ks: &mut K) -> Result<Option<Millis>> {
         if ks.packed(|packed| packed.has_later())? != Some(true) {
             return Ok(None);
         }
@@ -63,15 +66,15 @@ impl<K: Store> Frontier<K> {
         Ok(first.map(|(_, deadline)| of_score(deadline)))
     }
 
-    /// Ends some leases whose second deadline has passed, and returns true if there may be more.
+    /// Ends some leases whose second deadline has passed. Returns false if there was none.
     pub(super) fn end_some_later(&mut self, ks: &mut K, now: Millis) -> Result<bool> {
-        for _ in 0..MAX_ENDED {
-            if self.first_later(ks)?.is_none_or(|deadline| deadline > now) {
-                return Ok(false);
-            }
+        for ended in 0..MAX_ENDED {
             let key = &self.keys.once.later;
-            let Some((first, _)) = ks.zset_at(key, 0)? else {
-                return Ok(false);
+            let is_over = self
+                .first_later(ks)?
+                .is_some_and(|deadline| deadline <= now);
+            let Some((first, _)) = ks.zset_at(key, 0)?.filter(|_| is_over) else {
+                return Ok(ended > 0);
             };
             let first = Id::from_slice(first.as_ref());
             ks.zset_del(key, &first)?;

@@ -12,14 +12,6 @@ use super::store::Store;
 use super::time::Millis;
 
 impl<K: Store> Frontier<K> {
-    /// Checks that searches for one execution are possible.
-    ///
-    /// # Errors
-    /// `PLAIN` if the frontier is not packed.
-    pub fn check_agenda(&self, ks: &mut K) -> Result<()> {
-        self.with_known(ks, |_| ())
-    }
-
     /// Grants leases of URIs of an execution, as [`Frontier::next`] does. The group that could be leased earliest comes
     /// first.
     pub(super) fn next_for(
@@ -30,7 +22,7 @@ impl<K: Store> Frontier<K> {
         now: Millis,
         (time, leases): (&mut dyn FnMut() -> bool, &mut Vec<Lease>),
     ) -> Result<Search> {
-        self.check_agenda(ks)?;
+        self.check_packed(ks)?;
         if self.is_held_back(ks, execution)? {
             return Ok(Search::Complete);
         }
@@ -43,6 +35,9 @@ impl<K: Store> Frontier<K> {
         while leases.len() < ask.count {
             let first = self.with_known(ks, |packed| packed.first_for(execution))?;
             let Some((_, id)) = first.filter(|(at, _)| *at <= now) else {
+                if self.end_some_later(ks, now)? {
+                    continue;
+                }
                 break;
             };
             let mut loaded = self.groups.load(ks, &id)?;

@@ -793,7 +793,7 @@ proptest! {
             let search = |now: Millis| {
                 let mut ks = world.ks.clone();
                 let mut frontier = Frontier::open(&mut ks, PREFIX);
-                let ask = Ask { lease: 1, count: 1, after: None };
+                let ask = Ask { lease: 1, count: 1, uris: 1, gate: None, execution: None, after: None };
                 let mut leases = Vec::new();
                 frontier.next(&mut ks, &ask, now, &mut || true, &mut leases).unwrap();
                 leases.pop().map(|lease| lease.chg)

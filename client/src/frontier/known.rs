@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redis::{FromRedisValue, ParsingError, Value};
+use redis::{Cmd, FromRedisValue, ParsingError, Value};
 use serde::Serialize;
 
 use super::{Frontier, Millis, Uri, millis};
@@ -17,6 +17,34 @@ pub struct Discovery {
     /// Share of the execution in the fetches of a group, as for [`Frontier::add_uris`].
     pub weight: Option<u32>,
 }
+
+impl Discovery {
+    fn write_to(&self, command: &mut Cmd) {
+        if let Some(fresh) = self.fresh {
+            command.arg("FRESH").arg(millis(fresh));
+        }
+        if let Some(weight) = self.weight {
+            command.arg("WEIGHT").arg(weight);
+        }
+    }
+}
+
+fn write_url(url: &Uri<'_>, command: &mut Cmd) {
+    command.arg(url.chg).arg(url.at).arg(url.depth).arg(url.uri);
+}
+
+/// A request to discover.
+#[derive(Clone, Copy)]
+pub struct Request<'a> {
+    /// Its URL.
+    pub url: Uri<'a>,
+    /// Identifies the request, 1 to 64 bytes.
+    pub key: &'a [u8],
+    /// What the crawler needs to send it, up to 64 KiB.
+    pub payload: &'a [u8],
+}
+
+debug_as_text! { Request<'_> { url: plain, key: text, payload: text } }
 
 /// The outcome of the discovery of a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,19 +208,34 @@ impl<S: Ask> Frontier<S> {
         }
         let mut discover = self.command("CHG.DISCOVER");
         discover.arg(execution.as_ref()).arg("URI");
-        if let Some(fresh) = options.fresh {
-            discover.arg("FRESH").arg(millis(fresh));
-        }
-        if let Some(weight) = options.weight {
-            discover.arg("WEIGHT").arg(weight);
-        }
+        options.write_to(&mut discover);
         discover.arg("ITEMS").arg(uris.len());
-        for uri in uris {
-            discover
-                .arg(uri.chg)
-                .arg(uri.at)
-                .arg(uri.depth)
-                .arg(uri.uri);
+        uris.iter().for_each(|uri| write_url(uri, &mut discover));
+        self.repeat(discover)
+    }
+
+    /// Queues the requests that the execution does not know yet, each with a key that identifies it and
+    /// a payload that comes back with its lease (`CHG.DISCOVER … KEYPAYLOAD`); otherwise as
+    /// [`discover`](Frontier::discover).
+    ///
+    /// # Errors
+    /// As for [`discover`](Frontier::discover).
+    pub fn discover_requests(
+        &self,
+        execution: impl AsRef<[u8]>,
+        options: &Discovery,
+        requests: &[Request<'_>],
+    ) -> S::Answer<Vec<Discovered>> {
+        if requests.is_empty() {
+            return self.server.ask(Call::known(Vec::new()));
+        }
+        let mut discover = self.command("CHG.DISCOVER");
+        discover.arg(execution.as_ref()).arg("KEYPAYLOAD");
+        options.write_to(&mut discover);
+        discover.arg("ITEMS").arg(requests.len());
+        for Request { url, key, payload } in requests {
+            write_url(url, &mut discover);
+            discover.arg(*key).arg(*payload);
         }
         self.repeat(discover)
     }

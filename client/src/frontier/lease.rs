@@ -32,12 +32,49 @@ pub struct Lease {
     /// Execution that queued the URI. `None` when the frontier only counts URIs.
     #[serde(serialize_with = "as_optional_text")]
     pub execution: Option<Vec<u8>>,
-    /// URI to fetch. `None` when the frontier only counts URIs.
+    /// URI to fetch, the first one of several. `None` when the frontier only counts URIs.
     #[serde(serialize_with = "as_optional_text")]
     pub uri: Option<Vec<u8>>,
+    /// All URIs to fetch, if the request named [`uris`](Next::uris), [`gate`](Next::gate) or
+    /// [`execution`](Next::execution).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub uris: Vec<LeasedUri>,
 }
 
-debug_as_text! { Lease { chg: text, token: plain, deadline: plain, due: plain, count: plain, execution: optional, uri: optional } }
+debug_as_text! { Lease { chg: text, token: plain, deadline: plain, due: plain, count: plain, execution: optional, uri: optional, uris: plain } }
+
+/// A leased URI with all that belongs to it.
+#[derive(Clone, PartialEq, Eq, Serialize)]
+pub struct LeasedUri {
+    /// URI to fetch.
+    #[serde(serialize_with = "as_text")]
+    pub uri: Vec<u8>,
+    /// Key that identifies the request.
+    #[serde(serialize_with = "as_optional_text")]
+    pub key: Option<Vec<u8>>,
+    /// What the crawler stored with the request.
+    #[serde(serialize_with = "as_optional_text")]
+    pub payload: Option<Vec<u8>>,
+    /// Distance from a seed.
+    pub depth: u32,
+    /// Number of leases of the URI that expired.
+    pub attempts: u32,
+}
+
+debug_as_text! { LeasedUri { uri: text, key: optional, payload: optional, depth: plain, attempts: plain } }
+
+impl FromRedisValue for LeasedUri {
+    fn from_redis_value(value: Value) -> Result<LeasedUri, ParsingError> {
+        let (uri, key, payload, depth, attempts) = FromRedisValue::from_redis_value(value)?;
+        Ok(LeasedUri {
+            uri,
+            key,
+            payload,
+            depth,
+            attempts,
+        })
+    }
+}
 
 impl Lease {
     /// Returns the argument for releasing the lease after its URI was handled. A frontier that only counts
@@ -57,7 +94,7 @@ impl Lease {
         match &self.execution {
             Some(execution) => Fetched::Done {
                 execution,
-                count: 1,
+                count: self.uris.len().max(1) as u64,
             },
             None => Fetched::Nothing,
         }
@@ -66,8 +103,15 @@ impl Lease {
 
 impl FromRedisValue for Lease {
     fn from_redis_value(value: Value) -> Result<Lease, ParsingError> {
-        let (chg, token, deadline, due, count, execution, uri) =
+        let mut value = value;
+        let more = match &mut value {
+            Value::Array(parts) if parts.len() == 8 => parts.pop(),
+            _ => None,
+        };
+        let uris = more.map_or(Ok(Vec::new()), Vec::<LeasedUri>::from_redis_value)?;
+        let (chg, token, deadline, due, count, execution, uri): (_, _, _, _, _, _, Option<_>) =
             FromRedisValue::from_redis_value(value)?;
+        let first = uris.first().map(|first| first.uri.clone());
         Ok(Lease {
             chg,
             token,
@@ -75,7 +119,8 @@ impl FromRedisValue for Lease {
             due,
             count,
             execution,
-            uri,
+            uri: uri.or(first),
+            uris,
         })
     }
 }
@@ -91,9 +136,32 @@ pub struct Next {
     pub wait: Wait,
     /// Requests only URIs of this execution. The frontier must be packed and store the URIs.
     pub execution: Option<Vec<u8>>,
+    /// Maximum number of URIs of a lease, all of one group and one execution. Needs a packed frontier.
+    pub uris: Option<u32>,
+    /// Frees the group at once, and lets it be leased again after this pause. The URIs stay with the
+    /// lease until its deadline, and [`Frontier::end`] ends them. Needs a packed frontier.
+    pub gate: Option<Duration>,
 }
 
-debug_as_text! { Next { lease: plain, count: plain, wait: plain, execution: optional } }
+debug_as_text! { Next { lease: plain, count: plain, wait: plain, execution: optional, uris: plain, gate: plain } }
+
+impl Next {
+    /// Writes the options except for the time to wait.
+    fn write_to(&self, command: &mut Cmd) {
+        if let Some(lease) = self.lease {
+            command.arg("LEASE").arg(millis(lease));
+        }
+        if let Some(execution) = &self.execution {
+            command.arg("EXECUTION").arg(&execution[..]);
+        }
+        if let Some(uris) = self.uris {
+            command.arg("URIS").arg(uris);
+        }
+        if let Some(gate) = self.gate {
+            command.arg("GATE").arg(millis(gate));
+        }
+    }
+}
 
 impl Default for Next {
     /// Requests one lease, without waiting.
@@ -103,6 +171,8 @@ impl Default for Next {
             count: 1,
             wait: Wait::No,
             execution: None,
+            uris: None,
+            gate: None,
         }
     }
 }
@@ -205,6 +275,9 @@ pub enum Fetched<'a> {
     Done { execution: &'a [u8], count: u64 },
     /// The URI must be fetched again at this time.
     Retry(Millis),
+    /// The group is free, and the URIs stay with the lease for this long; [`Frontier::end`] ends them. Needs
+    /// a packed frontier.
+    Later(Duration),
     /// The URI is queued again unchanged.
     Nothing,
 }
@@ -218,6 +291,7 @@ impl std::fmt::Debug for Fetched<'_> {
                 .field("count", count)
                 .finish(),
             Self::Retry(at) => f.debug_tuple("Retry").field(at).finish(),
+            Self::Later(left) => f.debug_tuple("Later").field(left).finish(),
             Self::Nothing => f.write_str("Nothing"),
         }
     }
@@ -278,9 +352,40 @@ impl<S: Ask> Frontier<S> {
             Fetched::Retry(at) => {
                 release.arg("RETRY").arg(at);
             }
+            Fetched::Later(left) => {
+                release.arg("LATER").arg(millis(*left));
+            }
             Fetched::Nothing => {}
         }
         release
+    }
+
+    /// Ends URIs of a lease by their names, all if none is given (`CHG.DONE`), also after the group was
+    /// freed with [`Fetched::Later`] or [`Next::gate`]. Returns the number of URIs that ended.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), crawlspace_client::Error> {
+    /// # use crawlspace_client::frontier::*;
+    /// # use std::time::Duration;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// # let Some(lease) = frontier.next(&Next::default())?.pop() else { return Ok(()) };
+    /// // The host is free while the page is parsed.
+    /// let later = Fetched::Later(Duration::from_secs(60));
+    /// frontier.release(&lease, &Pause::For(Duration::from_secs(1)), &later)?;
+    /// frontier.end(&lease, &[])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `PLAIN` when the frontier is not packed, `STALE` when the deadline of the lease has passed, or
+    /// another server or connection error.
+    pub fn end(&self, lease: &Lease, names: &[&[u8]]) -> S::Answer<u64> {
+        let mut done = self.command("CHG.DONE");
+        done.arg(&lease.chg[..]).arg(lease.token);
+        done.arg(lease.execution.as_deref().unwrap_or_default());
+        done.arg(names);
+        self.repeat(done)
     }
 
     /// Leases this group if it is due now and nothing holds it back (`CHG.NEXT … GROUP`). Never
@@ -379,14 +484,9 @@ impl<S: Steps> Frontier<S> {
             let asked = next.clone();
             let command = move || {
                 let mut command = command("CHG.NEXT", &prefix, now);
-                if let Some(lease) = asked.lease {
-                    command.arg("LEASE").arg(millis(lease));
-                }
+                asked.write_to(&mut command);
                 if asked.count != 1 {
                     command.arg("COUNT").arg(asked.count);
-                }
-                if let Some(execution) = &asked.execution {
-                    command.arg("EXECUTION").arg(&execution[..]);
                 }
                 if let Some(block) = asked.wait.left(begun.elapsed(), max) {
                     command.arg("BLOCK").arg(block);
@@ -441,12 +541,7 @@ impl<S: Steps> Frontier<S> {
         let begun = Instant::now();
         let mut release = self.release_command(lease, pause, fetched);
         release.arg("NEXT");
-        if let Some(lease) = next.lease {
-            release.arg("LEASE").arg(millis(lease));
-        }
-        if let Some(execution) = &next.execution {
-            release.arg("EXECUTION").arg(&execution[..]);
-        }
+        next.write_to(&mut release);
         let mut next = next.clone();
         if self.now.is_some() {
             next.wait = Wait::No;

@@ -132,10 +132,11 @@ impl CachedFrontier {
             };
             due = [due, next].into_iter().flatten().min();
         }
-        Ok([due, self.frontier.next_idle(keys)?]
-            .into_iter()
-            .flatten()
-            .min())
+        let others = [
+            self.frontier.first_later(keys)?,
+            self.frontier.next_idle(keys)?,
+        ];
+        Ok(others.into_iter().chain([due]).flatten().min())
     }
 
     /// Performs all actions that are due.

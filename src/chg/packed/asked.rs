@@ -283,7 +283,8 @@ impl Packed {
         if self.groups.id(slot).is_empty() {
             return;
         }
-        let group = self.groups.look(slot, |open| open.record.group.clone());
+        let mut group = self.groups.look(slot, |open| open.record.group.clone());
+        group.away = self.away(self.groups.id(slot));
         let gate = match &group.options.gate[..] {
             b"" => (NO_GATE, 0),
             gate => (asked.number_of(gate), self.opens(gate)),

@@ -246,7 +246,7 @@ impl Packed {
     }
 
     /// Returns the number of leased URIs of a group in addition to one for each lease.
-    fn away(&self, id: &[u8]) -> u64 {
+    pub(super) fn away(&self, id: &[u8]) -> u64 {
         let away = self.small.hashes.get(AWAY).and_then(|away| away.get(id));
         away.and_then(|away| parse_unsigned(away)).unwrap_or(0)
     }

@@ -43,6 +43,8 @@ fn ask(execution: &[u8], count: usize) -> Ask<'_> {
     Ask {
         lease: LEASE,
         count,
+        uris: 1,
+        gate: None,
         execution: Some(execution),
         after: None,
     }
