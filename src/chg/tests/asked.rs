@@ -306,3 +306,39 @@ fn a_plain_frontier_has_no_agendas() {
     let searched = frontier.next(ks, &ask(b"x", 1), *now, &mut || true, &mut leases);
     assert_eq!(searched, Err(Error::Plain));
 }
+
+#[test]
+fn a_gate_that_another_execution_opens_early_is_noticed() {
+    let mut world = World::<PackedMemory>::new();
+    let World {
+        ks, frontier, now, ..
+    } = &mut world;
+    for (execution, chg) in EXECUTIONS.iter().zip([b"a", b"b"]) {
+        let uri = Kept {
+            chg,
+            at: 0,
+            depth: 0,
+            uri: b"u",
+        };
+        frontier
+            .add_kept(ks, execution, None, &[uri], *now)
+            .unwrap();
+    }
+    frontier.group(ks, b"gate", &[b"a", b"b"], *now).unwrap();
+    let (leases, _) = looked_at(&mut world, EXECUTIONS[0]);
+    assert_eq!(looked_at(&mut world, EXECUTIONS[1]).0, []);
+    let World {
+        ks, frontier, now, ..
+    } = &mut world;
+    let opens = frontier.wake_for(ks, EXECUTIONS[1]);
+    assert_eq!(opens, Ok(Some(leases[0].deadline)));
+    let (when, token) = (When::Delay(100), leases[0].token);
+    let done = Fate::Done {
+        execution: EXECUTIONS[0],
+        count: None,
+    };
+    let released = frontier.release(ks, b"a", token, &when, &done, *now);
+    released.unwrap();
+    let opens = frontier.wake_for(ks, EXECUTIONS[1]);
+    assert_eq!(opens, Ok(Some(*now + 100)));
+}
