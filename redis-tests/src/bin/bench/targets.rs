@@ -73,6 +73,10 @@ targets! {
     FRONTIER_URI         "C6" "memory per kept URI of a packed frontier"              AtMost(70.0, "B");
     FRONTIER_FILE        "C6" "size of the RDB file of a packed frontier against plain keys" AtMost(0.6, "×");
     FRONTIER_LOAD        "C6" "time to load a packed frontier against plain keys"     AtMost(0.3, "×");
+    KNOWN_MEMORY         "K1" "memory of a done URL"                                  AtMost(22.0, "B");
+    KNOWN_FILE           "K1" "RDB file per done URL"                                 AtMost(18.0, "B");
+    KNOWN_TIME           "K1" "time of `DISCOVER` of a known URL"                     AtMost(2.0, "µs");
+    NEW_TIME             "K1" "time of `DISCOVER` of a new URL against `ADDURI`"      AtMost(1.15, "×");
     COMMAND              "commands" "longest call of a command"                       AtMost(1.0, "ms");
     LOGGED_BYTES         "log" "bytes that a page of a packed frontier adds to a log" AtMost(200.0, "B");
     LOGGED_TIME          "log" "processor time that both logs add, packed"            AtMost(15.0, "%");

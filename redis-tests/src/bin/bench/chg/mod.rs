@@ -6,6 +6,7 @@ mod cycle;
 mod hosts;
 mod instructions;
 mod jobs;
+mod known;
 mod log;
 mod longest;
 mod memory;
@@ -37,6 +38,7 @@ pub fn measure(plan: &Plan) -> Section {
         ("C4", &|| wakeup::measure(plan, &hosts)),
         ("C5", &|| saturated::measure(plan, &hosts)),
         ("C6", &|| scale::measure(plan, &hosts)),
+        ("K1", &|| known::measure(plan, &hosts)),
         ("slices", &|| jobs::measure(plan, &hosts)),
         ("commands", &|| longest::measure(plan, &hosts)),
         ("uris", &|| memory::measure(plan, &hosts)),

@@ -1,0 +1,186 @@
+//! K1: memory of known URLs, and time to discover URLs, beside the set of fingerprints of scrapy-redis.
+
+use redis_tests::{Options, Server, ok};
+
+use super::hosts::Hosts;
+use super::{packed_options, quiet};
+use crate::Plan;
+use crate::dedupe::rdb_bytes;
+use crate::load::Feeder;
+use crate::machine::resident;
+use crate::report::{Findings, Goal, note, say, table};
+use crate::series::{Series, grouped};
+use crate::targets;
+use crate::told::Spent;
+
+/// Number of URLs in a call.
+const CALL: u64 = 100;
+/// Number of URLs of a group.
+const GROUP: u64 = 1000;
+/// Number of URLs that are timed at a time.
+const TIMED: u64 = 20_000;
+
+/// Which commands a server gets.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    /// `CHG.DISCOVER` and `CHG.SETTLE`.
+    Ours,
+    /// `CHG.ADDURI`.
+    Added,
+    /// `SADD` of the SHA-1 of each URL.
+    Set,
+}
+
+/// A server with URLs, which are numbered from 0 on.
+struct Crawl<'a> {
+    kind: Kind,
+    server: Server,
+    feeder: Feeder,
+    hosts: &'a Hosts,
+}
+
+impl<'a> Crawl<'a> {
+    fn start(kind: Kind, hosts: &'a Hosts) -> Crawl<'a> {
+        let server = quiet(match kind {
+            Kind::Set => Options::new().no_module(),
+            _ => packed_options(),
+        });
+        let feeder = Feeder::new(&server);
+        Crawl {
+            kind,
+            server,
+            feeder,
+            hosts,
+        }
+    }
+
+    /// Makes URLs known that are done already.
+    fn done(&mut self, urls: std::ops::Range<u64>) {
+        if self.kind != Kind::Ours {
+            return self.discover(urls);
+        }
+        let mut items = Vec::new();
+        for n in urls {
+            let (chg, i) = (n / GROUP, n % GROUP);
+            items.extend([
+                self.hosts.chg(chg),
+                self.hosts.uri(chg, i),
+                "NEVER".to_owned(),
+            ]);
+            if items.len() as u64 == 3 * CALL {
+                let head = format!("CHG.SETTLE '' crawl ITEMS {CALL}");
+                self.feeder.request_with(&head, &items);
+                items.clear();
+            }
+        }
+        self.feeder.finish();
+    }
+
+    /// Discovers URLs.
+    fn discover(&mut self, urls: std::ops::Range<u64>) {
+        let mut words: Vec<String> = Vec::new();
+        for n in urls {
+            let (chg, i) = (n / GROUP, n % GROUP);
+            match self.kind {
+                Kind::Set => {
+                    let digest = sha1_smol::Sha1::from(self.hosts.uri(chg, i)).digest();
+                    words.push(digest.to_string());
+                }
+                _ => words.extend(self.hosts.tuple(chg, i)),
+            }
+            if (n + 1).is_multiple_of(CALL) {
+                let head = match self.kind {
+                    Kind::Ours => format!("CHG.DISCOVER '' crawl URI ITEMS {CALL}"),
+                    Kind::Added => "CHG.ADDURI '' crawl".to_owned(),
+                    Kind::Set => "SADD dupefilter".to_owned(),
+                };
+                self.feeder.request_with(&head, &words);
+                words.clear();
+            }
+        }
+        self.feeder.finish();
+    }
+
+    /// Returns the microseconds of the server per URL, of the fastest of a few parts.
+    fn time(&mut self, first: u64, parts: u64, is_again: bool) -> f64 {
+        let command = match self.kind {
+            Kind::Ours => "chg.discover",
+            Kind::Added => "chg.adduri",
+            Kind::Set => "sadd",
+        };
+        let mut fastest = f64::INFINITY;
+        for part in 0..parts {
+            let from = first + if is_again { 0 } else { part * TIMED };
+            Spent::reset(&self.server);
+            self.discover(from..from + TIMED);
+            let spent = Spent::since_reset(&self.server);
+            fastest = fastest.min(spent.micros(&[command]) / TIMED as f64);
+        }
+        fastest
+    }
+}
+
+/// Measures both.
+pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
+    let urls = plan.scaled(10_000_000) / CALL * CALL;
+    let mut memory = Vec::new();
+    let [
+        mut new,
+        mut done,
+        mut queued,
+        mut added,
+        mut added_again,
+        mut set,
+        mut set_again,
+    ] = std::array::from_fn(|_| Series::default());
+    for kind in [Kind::Ours, Kind::Set] {
+        say(&format!("K1: {} known URLs", grouped(urls)));
+        let mut crawl = Crawl::start(kind, hosts);
+        let pid = crawl.server.pid();
+        let before = resident(pid);
+        crawl.done(0..urls);
+        let grown = (resident(pid) - before) as f64 / urls as f64;
+        memory.push((grown, rdb_bytes(&crawl.server) as f64 / urls as f64));
+        for rep in 0..plan.reps as u64 {
+            let first = urls + rep * 5 * TIMED;
+            match kind {
+                Kind::Ours => {
+                    new.push(crawl.time(first, 5, false));
+                    queued.push(crawl.time(first, 5, true));
+                    done.push(crawl.time(0, 5, true));
+                }
+                _ => {
+                    set.push(crawl.time(first, 5, false));
+                    set_again.push(crawl.time(first, 5, true));
+                }
+            }
+        }
+    }
+    let mut crawl = Crawl::start(Kind::Added, hosts);
+    for rep in 0..plan.reps as u64 {
+        let first = rep * 5 * TIMED;
+        added.push(crawl.time(first, 5, false));
+        added_again.push(crawl.time(first, 5, true));
+    }
+    ok!(crawl.server.wire(), "FLUSHALL");
+    let [(ours, our_file), (theirs, their_file)] = memory[..] else {
+        unreachable!("two servers")
+    };
+    let bytes = |bytes: f64| format!("{bytes:.1} B");
+    let micros = |micros: &Series| micros.shown(|micros| format!("{micros:.2} µs"));
+    let mut found = Findings::default();
+    table! { found;
+        "K1", format!("memory of a done URL, {} of them", grouped(urls)), "`SADD` of fingerprints",
+            bytes(ours), bytes(theirs), ours, targets::KNOWN_MEMORY;
+        "K1", "RDB file per done URL", "`SADD` of fingerprints", bytes(our_file), bytes(their_file), our_file,
+            targets::KNOWN_FILE;
+        "K1", "`DISCOVER` of 100 URLs that are done, per URL", "`SADD` of known fingerprints", micros(&done),
+            micros(&set_again), done.clone(), targets::KNOWN_TIME;
+        "K1", "`DISCOVER` of 100 URLs that are queued, per URL", "`ADDURI` of the same", micros(&queued),
+            micros(&added_again), queued.over(&added_again), Goal::Known;
+        "K1", "`DISCOVER` of 100 new URLs, per URL", "`ADDURI` of new URIs", micros(&new), micros(&added),
+            new.over(&added), targets::NEW_TIME;
+    }
+    note!(found, "known.md"; urls = grouped(urls), set = set.median(), new = new.median());
+    found
+}
