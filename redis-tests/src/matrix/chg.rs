@@ -25,7 +25,7 @@ pub(super) fn family(storage: &'static str) -> Family {
             &PLAIN_REFUSED
         },
         reads: READS,
-        without_memory: "next release extend sweep expired block pause resume drop forget",
+        without_memory: "next release extend sweep expired block pause resume drop forget done",
         keys: if storage == "packed" {
             PACKED_KEYS
         } else {
@@ -120,15 +120,24 @@ const REMEMBERING: &[&str] = &rows![
     "RELEASE kept <kept> DELAY 1000 RETRY <soon> PAYLOAD p";
 ];
 
+/// Commands whose leases free their group. They are refused here because a frontier with such a lease cannot be
+/// unpacked.
+const FREEING: &[(&str, &str)] = &rows![
+    "NEXT GROUP nowhere GATE 5", "NOCHG";
+    "RELEASE kept 1 DELAY 5 LATER 5 NEXT GATE 5", "STALE";
+];
+
 static PACKED_SAMPLES: LazyLock<Vec<&str>> = LazyLock::new(|| [SAMPLES, KNOWN_SAMPLES].concat());
 
 static PACKED_REFUSED: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
     let remembering = REMEMBERING.iter().map(|line| (*line, "KNOWN"));
-    REFUSED.iter().copied().chain(remembering).collect()
+    let all = REFUSED.iter().chain(FREEING).copied();
+    all.chain(remembering).collect()
 });
 
 static PLAIN_REFUSED: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
-    let known = KNOWN_SAMPLES.iter().chain(REMEMBERING);
+    let freeing = FREEING.iter().map(|(line, _)| line);
+    let known = KNOWN_SAMPLES.iter().chain(REMEMBERING).chain(freeing);
     let known = known.map(|line| (*line, "PLAIN"));
     REFUSED.iter().copied().chain(known).collect()
 });
@@ -205,10 +214,10 @@ const LIMITS: &[[&str; 5]] = &rows![
     ["", "prefix", "x*{PREFIX_BYTES}", "x*{PREFIX_BYTES+1}", "BADPREFIX 'maximum is {PREFIX_BYTES}'"];
     ["", "chg from to execution writer group", "x*{ID_BYTES}", "x*{ID_BYTES+1}", "'maximum is {ID_BYTES}'"];
     ["ADDURI DISCOVER SETTLE KNOWN FORGET", "uri", "x*{URI_BYTES}", "x*{URI_BYTES+1}", "'maximum is {URI_BYTES}'"];
-    ["DISCOVER", "key", "x*{KEY_BYTES}", "x*{KEY_BYTES+1}", "'maximum is {KEY_BYTES}'"];
-    ["DISCOVER RELEASE", "payload PAYLOAD", "'' x*{PAYLOAD_BYTES}", "x*{PAYLOAD_BYTES+1}", "'maximum is {PAYLOAD_BYTES}'"];
-    ["NEXT RELEASE", "GATE", "0", "{TEN_YEARS+1}", "'ten years'"];
-    ["NEXT RELEASE", "URIS", "1 {MAX_LEASED}", "0 {MAX_LEASED+1}", "'1 to {MAX_LEASED}'"];
+    ["DISCOVER", "key", "", "x*{KEY_BYTES+1}", "'maximum is {KEY_BYTES}'"];
+    ["DISCOVER RELEASE", "payload PAYLOAD", "", "x*{PAYLOAD_BYTES+1}", "'maximum is {PAYLOAD_BYTES}'"];
+    ["NEXT RELEASE", "GATE", "", "{TEN_YEARS+1}", "'ten years'"];
+    ["NEXT RELEASE", "URIS", "", "0 {MAX_LEASED+1}", "'1 to {MAX_LEASED}'"];
     ["ADD ADDURI DISCOVER SETTLE BLOCK 'RELEASE held <held> AT <soon>' 'RELEASE kept'", "at time", "0 <ten-years>", "<later>",
         "'ten years'"];
     ["NEXT RELEASE EXTEND LIMIT", "LEASE BLOCK DELAY ELAPSED MIN MAX milliseconds GAP",

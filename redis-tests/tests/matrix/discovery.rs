@@ -118,6 +118,7 @@ fn only_write_commands_change_data(family: &Family) {
         ("DEDUPE", _) => &["dedupe.pack", "dedupe.profile", "dedupe.repair"],
         ("CHG", "packed") => &[
             "chg.discover",
+            "chg.done",
             "chg.forget",
             "chg.pack",
             "chg.repair",
@@ -126,6 +127,7 @@ fn only_write_commands_change_data(family: &Family) {
         ],
         ("CHG", _) => &[
             "chg.discover",
+            "chg.done",
             "chg.forget",
             "chg.repair",
             "chg.settle",
