@@ -204,16 +204,18 @@ impl<K: Store> Frontier<K> {
         let mut added = 0;
         for item in items {
             let (uri, name) = (item.url, item.name());
-            let is_fresh = remembers && !self.is_new(ks, execution, name, fresh, now)?;
+            let is_known = remembers && !self.is_new(ks, execution, name, fresh, now)?;
             let mut loaded = self.groups.load(ks, uri.chg)?;
             self.reclaim(ks, &mut loaded, now)?;
             let key = self.keys.uris_key(ks, uri.chg);
             let has = self.groups.kept(ks, &loaded, |kept| {
                 let first = kept.count_of(execution) == 0;
-                (first, !first && kept.contains(execution, name))
+                // The record of a URL tells if the execution has it, but not in which group.
+                let may_be_here = !first && (!remembers || (is_known && weight.is_some()));
+                (first, may_be_here && kept.contains(execution, name))
             })?;
             let (first, is_here) = has.unwrap_or((true, false));
-            let known = is_here || is_fresh;
+            let known = is_here || is_known;
             if known && (weight.is_none() || !is_here) {
                 all.push(Entered::Known(loaded.group.uris));
                 continue;

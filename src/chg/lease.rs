@@ -270,7 +270,8 @@ fn lease_of<K: Store>(
     let Some(deadline) = deadline else {
         return Ok(None);
     };
-    let (uri, items) = leased_uris(groups, ks, &loaded, token)?;
+    let (execution, items) = leased_uris(groups, ks, &loaded, token)?.unwrap_or_default();
+    let uri = items.first().map(|first| (execution, first.uri.clone()));
     Ok(Some(Lease {
         chg: id.to_vec(),
         token,

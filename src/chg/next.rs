@@ -88,13 +88,13 @@ impl LeasedUri {
     }
 }
 
-/// Returns the execution and the first URI of a lease, and all its URIs.
+/// Returns the execution and the URIs of a lease, if the frontier stores them.
 pub(super) fn leased_uris<K: Store>(
     groups: &Groups<K>,
     ks: &mut K,
     loaded: &Loaded<K>,
     token: Token,
-) -> Result<(Option<(Vec<u8>, Vec<u8>)>, Vec<LeasedUri>)> {
+) -> Result<Option<(Vec<u8>, Vec<LeasedUri>)>> {
     let key = groups.uris_of(ks, loaded);
     let found = ks.uris(&key, |uris| {
         let execution = uris.leased(token)?.execution.to_vec();
@@ -103,14 +103,13 @@ pub(super) fn leased_uris<K: Store>(
         Some((execution, all.collect::<Vec<_>>()))
     })?;
     let Some((execution, all)) = found.flatten() else {
-        return Ok((None, Vec::new()));
+        return Ok(None);
     };
     let all = all.into_iter();
     let items =
         all.map(|(name, figures)| LeasedUri::new(ks, &loaded.id, (&execution, name), figures));
     let items = items.collect::<Result<Vec<_>>>()?;
-    let first = items.first().map(|item| (execution, item.uri.clone()));
-    Ok((first, items))
+    Ok(Some((execution, items)))
 }
 
 /// A request for leases.

@@ -187,8 +187,7 @@ impl Group {
                 Step::to_if(parked, Placement::Reschedule(due))
             }
             Event::Back { given_up } => self.back(given_up, was_runnable, seen),
-            Event::Rescheduled if !was_runnable => Step::to(Placement::Stay),
-            Event::Rescheduled => Step::to(self.rescheduled(seen)),
+            Event::Rescheduled => self.back(0, was_runnable, seen),
             Event::Limited(limits) => {
                 self.limited(limits);
                 let enters = !was_runnable && self.is_runnable();

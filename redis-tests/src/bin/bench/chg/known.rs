@@ -5,9 +5,8 @@ use redis_tests::{Options, Server, ok};
 use super::hosts::Hosts;
 use super::{packed_options, quiet};
 use crate::Plan;
-use crate::dedupe::rdb_bytes;
+use crate::dedupe::{Footprint, rdb_bytes};
 use crate::load::Feeder;
-use crate::machine::resident;
 use crate::report::{Findings, Goal, note, say, table};
 use crate::series::{Series, grouped};
 use crate::targets;
@@ -136,11 +135,12 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     for kind in [Kind::Ours, Kind::Set] {
         say(&format!("K1: {} known URLs", grouped(urls)));
         let mut crawl = Crawl::start(kind, hosts);
-        let pid = crawl.server.pid();
-        let before = resident(pid);
+        let before = Footprint::of(&crawl.server);
         crawl.done(0..urls);
-        let grown = (resident(pid) - before) as f64 / urls as f64;
-        memory.push((grown, rdb_bytes(&crawl.server) as f64 / urls as f64));
+        let grown = Footprint::of(&crawl.server).since(before, urls);
+        ok!(crawl.server.wire(), "SAVE");
+        let file = rdb_bytes(&crawl.server) as f64 / urls as f64;
+        memory.push((grown.resident, file));
         for rep in 0..plan.reps as u64 {
             let first = urls + rep * 5 * TIMED;
             match kind {
