@@ -49,7 +49,7 @@ pub struct Kept<'a> {
 pub struct Item<'a> {
     /// The URL, its group and its due time.
     pub url: Kept<'a>,
-    /// What identifies the URL instead of its bytes.
+    /// Identifies the URL instead of its bytes.
     pub key: Option<&'a [u8]>,
     /// Bytes of the crawler that come back with the lease.
     pub payload: Option<&'a [u8]>,

@@ -43,6 +43,8 @@ impl<K: Store> Frontier<K> {
         self.look_at_ready(ks, &paused, &mut first, now)?;
         self.look_at_waiting(ks, &paused, &mut first, now)?;
         self.look_at_busy(ks, &paused, &mut first, now)?;
+        let later = self.first_later(ks)?;
+        first.add(later.map(|deadline| deadline.max(now)));
         Ok(first.0)
     }
 
@@ -176,8 +178,8 @@ impl<K: Store> Frontier<K> {
         Ok(())
     }
 
-    /// Returns the earliest time at which a URI of an execution may be leased. If the execution has many groups, returns
-    /// the time of the whole frontier, which is not later.
+    /// Returns the earliest time at which a URI of an execution may be leased, or a time before it. If the execution has many groups, it is
+    /// the time of the whole frontier.
     pub(super) fn next_due_of(
         &mut self,
         ks: &mut K,
@@ -217,6 +219,9 @@ impl<K: Store> Frontier<K> {
             first.add(from.map(|from| from.max(waits)));
             first.add(busy.and_then(|at| Some(after?.max(of_score(at)))));
         }
+        // A lease whose host is free may have URIs of the execution.
+        let later = self.first_later(ks)?;
+        first.add(later.map(|deadline| deadline.max(now)));
         Ok(first.0)
     }
 }

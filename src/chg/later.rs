@@ -77,16 +77,24 @@ impl<K: Store> Frontier<K> {
                 return Ok(ended > 0);
             };
             let first = Id::from_slice(first.as_ref());
+            let deadline = ks.zset_score(key, &first)?.map_or(now, of_score);
             ks.zset_del(key, &first)?;
             if let Some((token, chg)) = first.split_first_chunk() {
-                self.end_later(ks, chg, Token::from_be_bytes(*token), now)?;
+                let token = Token::from_be_bytes(*token);
+                self.end_later(ks, (chg, token), deadline, now)?;
             }
         }
         Ok(true)
     }
 
     /// Puts the URIs of a lease whose second deadline has passed back into the queue, or gives them up.
-    fn end_later(&mut self, ks: &mut K, chg: &[u8], token: Token, now: Millis) -> Result<()> {
+    fn end_later(
+        &mut self,
+        ks: &mut K,
+        (chg, token): (&[u8], Token),
+        deadline: Millis,
+        now: Millis,
+    ) -> Result<()> {
         let mut loaded = self.groups.load(ks, chg)?;
         let uris = self
             .groups
@@ -110,7 +118,8 @@ impl<K: Store> Frontier<K> {
         let mut seen = Seen::at(now, self.groups.stock(ks, &loaded)?);
         seen.opens = self.opens(ks, &loaded)?;
         seen.away = self.away_without(ks, &loaded, &[])?;
-        let step = loaded.group.on(Event::Back { given_up }, &seen);
+        let since = deadline;
+        let step = loaded.group.on(Event::Back { given_up, since }, &seen);
         self.apply(ks, &mut loaded, &step, now)
     }
 
@@ -137,11 +146,16 @@ impl<K: Store> Frontier<K> {
     ) -> Result<u64> {
         self.check_packed(ks)?;
         self.evict_idle(ks, now)?;
-        let loaded = self.groups.known(ks, chg)?;
+        let loaded = self.groups.load(ks, chg)?;
         let later = later_of(&self.keys, ks, chg, token)?;
         let is_held = loaded.group.hold(token, now).is_some();
         if !is_held && later.is_none_or(|deadline| deadline <= now) {
-            return Err(Error::Stale(chg.to_vec(), token));
+            // A group goes with its last URI, but its leases can be named until their deadline.
+            return Err(if loaded.group.known {
+                Error::Stale(chg.to_vec(), token)
+            } else {
+                Error::NoChg(chg.to_vec())
+            });
         }
         let leased = self.groups.kept(ks, &loaded, |uris| {
             let own = uris.leased(token).map(|leased| leased.execution.to_vec());
@@ -168,6 +182,25 @@ impl<K: Store> Frontier<K> {
             self.end_url(ks, chg, (execution, &end), now)?;
         }
         Ok(held.len() as u64)
+    }
+
+    /// Stores the status of a fetch whose URIs stay with their lease.
+    pub(super) fn store_status(
+        &self,
+        ks: &mut K,
+        loaded: &Loaded<K>,
+        token: Token,
+        status: u16,
+    ) -> Result<()> {
+        let leased = self.groups.kept(ks, loaded, |uris| {
+            let under = uris.leased_under(token).filter(|leased| !leased.dropped);
+            let names = under.map(|leased| (leased.execution.to_vec(), uris.uri_of(&leased)));
+            names.collect::<Vec<_>>()
+        })?;
+        for (execution, name) in leased.unwrap_or_default() {
+            ks.packed(|packed| packed.set_status(&execution, &name, &loaded.id, status))?;
+        }
+        Ok(())
     }
 
     /// Removes what is left of leases that have freed the group and have no URIs any more, because no release follows.

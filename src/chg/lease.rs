@@ -56,7 +56,9 @@ impl<K: Store> Frontier<K> {
         }
         if loaded.group.hold(token, now).is_none() {
             let later = later_of(&self.keys, ks, id, token)?;
-            if later.is_some_and(|deadline| deadline > now) && !matches!(fate, Fate::Later(_)) {
+            let has_freed = later.is_some_and(|deadline| deadline > now);
+            let is_again = loaded.group.last.is_some_and(|last| last.token == token);
+            if has_freed && !(is_again && matches!(fate, Fate::Later(_))) {
                 return Err(Error::Argument(format!(
                     "the lease {token} of group '{}' has freed the group already; end its URIs with CHG.DONE or CHG.SETTLE; nothing was changed",
                     crawlspace_host::text::Shown(id)
@@ -113,12 +115,16 @@ impl<K: Store> Frontier<K> {
             _ => self.away_without(ks, &loaded, &[token])?,
         };
         let step = loaded.group.on(Event::Released(end), &seen);
+        if let Fate::Later(ms) = *fate {
+            self.set_later(ks, id, token, now + ms)?;
+            self.clear_ended(ks, &loaded)?;
+            if let Some(status) = when.status() {
+                self.store_status(ks, &loaded, token, status)?;
+            }
+        }
         let due = loaded.group.last.map_or(now, |last| last.due);
         self.place(ks, &mut loaded, &step, now)?;
         self.figures.releases += 1;
-        if let Fate::Later(ms) = *fate {
-            self.set_later(ks, id, token, now + ms)?;
-        }
         let is_kept = step.placement != Placement::Retire || self.retire(ks, &mut loaded, now)?;
         if is_kept {
             self.save_later(ks, loaded)?;
@@ -145,10 +151,13 @@ impl<K: Store> Frontier<K> {
         let key = self.groups.uris_of(ks, loaded);
         let leased = ks.uris(&key, |uris| {
             let leased = uris.leased(token)?;
-            Some((leased.execution.to_vec(), uris.uri_of(&leased)))
+            let name = uris.uri_of(&leased);
+            Some((leased.execution.to_vec(), name, leased.dropped))
         })?;
         let of = match leased.flatten() {
-            Some((execution, name)) if self.has_space(ks, &execution)? => (execution, name),
+            // The URL has left the lease.
+            Some((_, _, true)) => return Ok(None),
+            Some((execution, name, _)) if self.has_space(ks, &execution)? => (execution, name),
             _ => {
                 return Err(Error::Known(
                     "a payload belongs to a URL that CHG.DISCOVER queued, and the lease is for none; nothing was changed"
@@ -223,17 +232,17 @@ impl<K: Store> Frontier<K> {
         ms: Millis,
         now: Millis,
     ) -> Result<Millis> {
+        let later = later_of(&self.keys, ks, id, token)?;
+        if later.is_some_and(|deadline| deadline > now) {
+            self.set_later(ks, id, token, now + ms)?;
+            return Ok(now + ms);
+        }
         let mut loaded = self.groups.known(ks, id)?;
         if loaded.missing.get() > 0 {
             self.groups.find_leases(ks, &mut loaded, now)?;
         }
         if loaded.group.hold(token, now).is_none() {
-            let later = later_of(&self.keys, ks, id, token)?;
-            if later.is_none_or(|deadline| deadline <= now) {
-                return Err(Error::Stale(id.to_vec(), token));
-            }
-            self.set_later(ks, id, token, now + ms)?;
-            return Ok(now + ms);
+            return Err(Error::Stale(id.to_vec(), token));
         }
         self.check_gate(ks, &loaded.group.options.gate.clone())?;
         self.reclaim(ks, &mut loaded, now)?;

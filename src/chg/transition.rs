@@ -35,7 +35,11 @@ pub(super) enum Event<'a> {
         counted: bool,
     },
     /// URIs of a lease that had freed the group returned to the queue, or were given up.
-    Back { given_up: u64 },
+    Back {
+        given_up: u64,
+        /// Time since which they are due again.
+        since: Millis,
+    },
     /// An operator blocked fetches until a time. A time in the past ends the block.
     Blocked { until: Millis },
     /// The due time of a stored URI changed, or a leased URI returned to the queue while its lease remains.
@@ -186,8 +190,8 @@ impl Group {
                 let due = self.due_from(seen);
                 Step::to_if(parked, Placement::Reschedule(due))
             }
-            Event::Back { given_up } => self.back(given_up, was_runnable, seen),
-            Event::Rescheduled => self.back(0, was_runnable, seen),
+            Event::Back { given_up, since } => self.back(given_up, since, was_runnable, seen),
+            Event::Rescheduled => self.back(0, seen.now, was_runnable, seen),
             Event::Limited(limits) => {
                 self.limited(limits);
                 let enters = !was_runnable && self.is_runnable();
@@ -279,12 +283,12 @@ impl Group {
         }
     }
 
-    fn back(&mut self, given_up: u64, was_runnable: bool, seen: &Seen) -> Step {
+    fn back(&mut self, given_up: u64, since: Millis, was_runnable: bool, seen: &Seen) -> Step {
         self.uris = self.uris.saturating_sub(given_up);
         Step::to(match (was_runnable, self.is_runnable()) {
             (_, false) => self.retire_or(Placement::Stay),
             (true, true) => self.rescheduled(seen),
-            (false, true) => Placement::Wait(self.due_from(seen)),
+            (false, true) => Placement::Wait(self.due_with(seen.stock).max(since)),
         })
     }
 

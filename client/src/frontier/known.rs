@@ -40,7 +40,7 @@ pub struct Request<'a> {
     pub url: Uri<'a>,
     /// Identifies the request, 1 to 64 bytes.
     pub key: &'a [u8],
-    /// What the crawler needs to send it, up to 64 KiB.
+    /// Returned with the lease, up to 64 KiB.
     pub payload: &'a [u8],
 }
 

@@ -52,7 +52,7 @@ pub struct LeasedUri {
     /// Key that identifies the request.
     #[serde(serialize_with = "as_optional_text")]
     pub key: Option<Vec<u8>>,
-    /// What the crawler stored with the request.
+    /// Payload of the request.
     #[serde(serialize_with = "as_optional_text")]
     pub payload: Option<Vec<u8>>,
     /// Distance from a seed.

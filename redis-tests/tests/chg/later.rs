@@ -129,6 +129,7 @@ fn gate_frees_the_host_at_once() {
     assert_eq!(f.ok(format!("DONE {chg} {fourth} crawl")), int(1));
     assert_eq!(f.ok(format!("DONE {chg} {third} crawl")), int(2));
     f.refused(format!("DONE {chg} {second} crawl"), "NOCHG ");
+    assert_eq!(f.ok(format!("DONE {chg} {third} crawl")), int(0));
     assert_eq!(f.figure("uris"), 0);
     assert_eq!(f.ok("COUNT crawl").field("done").int(), 5);
     f.assert_consistent();
@@ -155,7 +156,7 @@ fn dropped_and_moved_urls_leave_their_lease() {
     assert_eq!((&other[..], &uris[..]), ("b", &["u3".to_owned()][..]));
     f.ok("DROP crawl");
     f.assert_consistent();
-    f.refused(format!("DONE {chg} {token} crawl"), "NOCHG ");
+    assert_eq!(f.ok(format!("DONE {chg} {token} crawl")), int(0));
     assert_eq!(f.figure("uris"), 0);
     f.pass(1_000_000);
     f.ok("EXPIRED");
@@ -220,4 +221,65 @@ fn lease_without_stored_uris_cannot_be_kept_for_later() {
     f.ok(format!("RELEASE h {token} DELAY 0 DONE crawl"));
     assert_eq!(f.figure("uris"), 0);
     f.assert_consistent();
+}
+
+#[test]
+fn url_that_leaves_a_lease_of_a_free_host_can_be_leased_again() {
+    let (_server, mut f) = packed();
+    discover(&mut f, "h", &["u"]);
+    let (chg, token, _) = take(&mut f, "NEXT LEASE 60000 GATE 0");
+    assert_eq!(f.ok("INFO").field("next-due-ms").int(), T0 + 60_000);
+    f.ok(format!("SETTLE crawl ITEMS 1 h u {}", T0 + 5000));
+    f.assert_consistent();
+    assert_eq!(f.ok("INFO").field("next-due-ms").int(), T0 + 5000);
+    f.pass(5000);
+    let (_, second, uris) = take(&mut f, "NEXT URIS 1");
+    assert_eq!(uris, ["u"]);
+    assert_eq!(f.ok(format!("DONE {chg} {token} crawl")), int(0));
+    // A release of a lease whose URL is done already leaves nothing behind.
+    assert_eq!(f.ok(format!("DONE {chg} {second} crawl")), int(1));
+    f.ok(format!("RELEASE {chg} {second} DELAY 0 LATER 60000"));
+    f.assert_consistent();
+    assert_eq!(f.ok(format!("DONE {chg} {second} crawl")), int(0));
+    assert_eq!(
+        f.ok(format!("EXTEND {chg} {second} 70000")),
+        int(T0 + 75_000)
+    );
+}
+
+#[test]
+fn status_and_order_survive_the_second_deadline() {
+    let (_server, mut f) = packed();
+    discover(&mut f, "a", &["u1"]);
+    let lease = f.take("a");
+    let (chg, token) = (&lease.chg, lease.token);
+    f.ok(format!(
+        "RELEASE {chg} {token} ELAPSED 1 STATUS 404 LATER 1000"
+    ));
+    f.refused(format!("RELEASE {chg} {token} DELAY 0 RETRY 0"), "ERR ");
+    f.ok(format!("DISCOVER crawl URI ITEMS 1 b {} 0 u2", T0 + 2000));
+    f.pass(5000);
+    // u1 has been due since its second deadline.
+    let leases = f.ok("NEXT COUNT 2");
+    let groups = leases.items().iter().map(|lease| lease.items()[0].text());
+    assert_eq!(groups.collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(leases.items()[0].items()[3], int(T0 + 1000));
+    let token = leases.items()[0].items()[1].int();
+    f.ok(format!("DONE a {token} crawl"));
+    let known = f.ok("KNOWN crawl u1");
+    assert_eq!(known.items()[0].items()[2], int(404));
+    f.assert_consistent();
+}
+
+#[test]
+fn lease_that_lost_its_url_does_not_change_the_payload() {
+    let (_server, mut f) = packed();
+    f.ok("DISCOVER crawl PAYLOAD ITEMS 1 h 0 0 u old");
+    let lease = f.take("h");
+    f.ok("SETTLE crawl ITEMS 1 h u NEVER");
+    f.ok("DISCOVER crawl PAYLOAD FRESH 0 ITEMS 1 h 0 0 u fresh");
+    f.release(&lease, "DELAY 0 RETRY 0 PAYLOAD stale");
+    let reply = f.ok("NEXT URIS 1");
+    let items = reply.items()[0].items()[7].items();
+    assert_eq!(items[0].items()[2].text(), "fresh");
 }

@@ -1,8 +1,8 @@
-//! What belongs to a queued or leased URL besides its record: the URL, if a key identifies it, and its payload.
+//! Additions to the record of a queued or leased URL: the URL, if a key identifies it, and its payload.
 
 use crawlspace_compact::number::{Reader, put_bytes};
 
-/// What belongs to a URL.
+/// Additions to the record of a URL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extra<'a> {
     /// The URL, if a key identifies it.

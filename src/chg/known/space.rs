@@ -46,7 +46,7 @@ pub struct Space {
     /// Key of the fingerprints.
     secret: [u8; 16],
     table: Table,
-    /// What belongs to queued and leased URLs, by fingerprint.
+    /// Additions to the records of queued and leased URLs, by fingerprint.
     extras: BTreeMap<Print, Box<[u8]>>,
     /// Bytes of the extras.
     extra_bytes: usize,

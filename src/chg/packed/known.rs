@@ -124,7 +124,23 @@ impl Packed {
         true
     }
 
-    /// Replaces the record of a URL that is neither queued nor leased.
+    /// Stores the status of the last fetch of a URL that is leased in a group.
+    pub fn set_status(&mut self, execution: &[u8], url: &[u8], chg: &[u8], status: u16) {
+        let found = self.find_url(execution, url, Some(self.group_hash(chg)));
+        let Some((print, known)) = found.and_then(|found| Some((found.print, found.known?))) else {
+            return;
+        };
+        if let Some(space) = self
+            .known
+            .member(execution)
+            .map(|member| member.space.clone())
+        {
+            let status = Some(status);
+            self.put_url(&space, &print, Known { status, ..known });
+        }
+    }
+
+    /// Replaces the record of a URL.
     pub fn put_url(&mut self, space: &[u8], print: &[u8], known: Known) {
         self.known.set(space, print, Some(known));
         if let Some(space_of) = self.known.space(space) {

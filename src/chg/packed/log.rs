@@ -84,7 +84,7 @@ pub(super) enum Kind {
     Known,
     /// A URL is forgotten: name of the space, fingerprint.
     Unknown,
-    /// What belongs to a queued or leased URL: name of the space, fingerprint, URL and payload.
+    /// A queued or leased URL gets a URI or a payload: name of the space, fingerprint, both.
     Extra,
 }
 
