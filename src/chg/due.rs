@@ -178,8 +178,8 @@ impl<K: Store> Frontier<K> {
         Ok(())
     }
 
-    /// Returns the earliest time at which a URI of an execution may be leased, or a time before it. If the execution has many groups, it is
-    /// the time of the whole frontier.
+    /// Returns the earliest time at which a URI of an execution may be leased, or a time before it. If the execution has
+    /// many groups, returns the time of the whole frontier.
     pub(super) fn next_due_of(
         &mut self,
         ks: &mut K,
