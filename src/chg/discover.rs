@@ -62,6 +62,19 @@ fn counts_reply(counts: [u64; 4]) -> Reply {
     Reply::named([queued, leased, done, given_up, ("known", Reply::count(sum))])
 }
 
+/// Returns the URL of a URI that is queued or leased in a group, if a key is its name.
+pub(super) fn url_of<K: Store>(
+    ks: &mut K,
+    chg: &[u8],
+    (execution, name): (&[u8], &[u8]),
+) -> Result<Option<Vec<u8>>> {
+    let url = ks.packed(|packed| {
+        let extra = packed.extra(execution, name, chg);
+        extra.url.map(<[u8]>::to_vec)
+    })?;
+    Ok(url.flatten())
+}
+
 impl<K: Store> Frontier<K> {
     /// Calls `act` with the packed frontier.
     ///
@@ -179,20 +192,6 @@ impl<K: Store> Frontier<K> {
             self.space(ks, execution, &Asked::default(), now)?;
         }
         self.enter(ks, execution, (weight, fresh), items.iter().copied(), now)
-    }
-
-    /// Returns the URL of a queued or leased URI if a key is its name.
-    pub(super) fn extra_url(
-        &self,
-        ks: &mut K,
-        chg: &[u8],
-        (execution, name): (&[u8], &[u8]),
-    ) -> Result<Option<Vec<u8>>> {
-        let url = ks.packed(|packed| {
-            let extra = packed.extra(execution, name, chg);
-            extra.url.map(<[u8]>::to_vec)
-        })?;
-        Ok(url.flatten())
     }
 
     /// Stores what belongs to a URL of an execution that is queued or leased in a group.

@@ -59,26 +59,27 @@ impl<K: Store> Frontier<K> {
     /// # Errors
     /// `WRONGTYPE` if the key holds another type.
     pub fn first_later(&self, ks: &mut K) -> Result<Option<Millis>> {
+        Ok(self.first_to_end(ks)?.map(|(_, deadline)| deadline))
+    }
+
+    /// Returns the member of `chg_later` with the earliest second deadline, and the deadline.
+    fn first_to_end(&self, ks: &mut K) -> Result<Option<(K::Value, Millis)>> {
         if ks.packed(|packed| packed.has_later())? != Some(true) {
             return Ok(None);
         }
         let first = ks.zset_at(&self.keys.once.later, 0)?;
-        Ok(first.map(|(_, deadline)| of_score(deadline)))
+        Ok(first.map(|(member, deadline)| (member, of_score(deadline))))
     }
 
     /// Ends some leases whose second deadline has passed. Returns false if there was none.
     pub(super) fn end_some_later(&mut self, ks: &mut K, now: Millis) -> Result<bool> {
         for ended in 0..MAX_ENDED {
-            let key = &self.keys.once.later;
-            let is_over = self
-                .first_later(ks)?
-                .is_some_and(|deadline| deadline <= now);
-            let Some((first, _)) = ks.zset_at(key, 0)?.filter(|_| is_over) else {
+            let first = self.first_to_end(ks)?;
+            let Some((first, deadline)) = first.filter(|(_, deadline)| *deadline <= now) else {
                 return Ok(ended > 0);
             };
             let first = Id::from_slice(first.as_ref());
-            let deadline = ks.zset_score(key, &first)?.map_or(now, of_score);
-            ks.zset_del(key, &first)?;
+            ks.zset_del(&self.keys.once.later, &first)?;
             if let Some((token, chg)) = first.split_first_chunk() {
                 let token = Token::from_be_bytes(*token);
                 self.end_later(ks, (chg, token), deadline, now)?;

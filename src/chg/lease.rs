@@ -1,6 +1,7 @@
 //! Releases of leases, and extensions of their deadlines.
 
 use super::Token;
+use super::discover::url_of;
 use super::error::{Error, Result};
 use super::frontier::Frontier;
 use super::groups::{Groups, Loaded};
@@ -165,7 +166,7 @@ impl<K: Store> Frontier<K> {
                 ));
             }
         };
-        let url = self.extra_url(ks, &loaded.id, (&of.0, &of.1))?;
+        let url = url_of(ks, &loaded.id, (&of.0, &of.1))?;
         Ok(Some((of.0, of.1, (url, payload))))
     }
 

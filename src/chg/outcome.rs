@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use super::Token;
+use super::discover::url_of;
 use super::error::{Error, Result};
 use super::group::Id;
 use super::groups::{Groups, Loaded};
@@ -267,13 +268,10 @@ impl<K: Store> Outcomes<'_, K> {
         let Some(mut report) = leased.flatten() else {
             return Ok(Report::of_group(&loaded.id, times));
         };
-        let url = report.uri.as_ref().map(|(execution, name)| {
-            ks.packed(|packed| {
-                let extra = packed.extra(execution, name, &loaded.id);
-                extra.url.map(<[u8]>::to_vec)
-            })
-        });
-        let url = url.transpose()?.flatten().flatten();
+        let url = match &report.uri {
+            Some((execution, name)) => url_of(ks, &loaded.id, (execution, name))?,
+            None => None,
+        };
         report.given_up = report.times >= attempts;
         let uri = report.uri.as_ref();
         match uri.filter(|_| report.given_up && report.counts) {

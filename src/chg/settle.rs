@@ -38,7 +38,7 @@ impl<K: Store> Frontier<K> {
         urls: &[Settled<'_>],
         now: Millis,
     ) -> Result<Changes> {
-        self.with_known(ks, |_| ())?;
+        self.check_packed(ks)?;
         self.evict_idle(ks, now)?;
         if self.drops.has(ks, execution, now)? {
             return Ok(vec![None; urls.len()]);
@@ -120,13 +120,8 @@ impl<K: Store> Frontier<K> {
             return Ok(Some(false));
         }
         self.clear_ended(ks, &loaded)?;
-        let gate = &loaded.group.options.gate;
         let seen = Seen {
-            opens: if gate.is_empty() {
-                0
-            } else {
-                self.gates.closed_until(ks, gate)?
-            },
+            opens: self.opens(ks, &loaded)?,
             away: self.away_without(ks, &loaded, &[])?,
             ..Seen::at(now, stock.unwrap_or_default())
         };

@@ -2,6 +2,7 @@
 
 use crawlspace_host::reply::Reply;
 
+use super::discover::url_of;
 use super::error::{Error, Result};
 use super::frontier::Frontier;
 use super::group::Hold;
@@ -317,11 +318,7 @@ fn hold_reply<K: Store>(
     let (execution, uri) = match uri.flatten() {
         None => (Reply::Nil, Reply::Nil),
         Some((execution, name)) => {
-            let url = ks.packed(|packed| {
-                let extra = packed.extra(&execution, &name, &loaded.id);
-                extra.url.map(<[u8]>::to_vec)
-            })?;
-            let uri = url.flatten().unwrap_or(name);
+            let uri = url_of(ks, &loaded.id, (&execution, &name))?.unwrap_or(name);
             (Reply::Bulk(execution), Reply::Bulk(uri))
         }
     };

@@ -219,7 +219,7 @@ impl<S: Ask> Frontier<S> {
     /// [`discover`](Frontier::discover).
     ///
     /// # Errors
-    /// As for [`discover`](Frontier::discover).
+    /// Returns the errors of [`discover`](Frontier::discover).
     pub fn discover_requests(
         &self,
         execution: impl AsRef<[u8]>,

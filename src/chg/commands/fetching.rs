@@ -162,7 +162,8 @@ fn next(
     let waiter = Waiter {
         lease: wanted.lease,
         count: wanted.count,
-        uris: wanted.uris,
+        uris: wanted.uris.unwrap_or(1),
+        is_full: wanted.is_full(),
         gate: wanted.gate,
         execution: wanted.execution.map(<[u8]>::to_vec),
         searches: wanted.block.is_none(),

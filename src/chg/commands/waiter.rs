@@ -16,8 +16,10 @@ pub struct Waiter {
     pub lease: Millis,
     /// Maximum number of leases.
     pub count: usize,
-    /// Maximum number of URIs of each lease; `None` if the client expects one.
-    pub uris: Option<usize>,
+    /// Maximum number of URIs of each lease.
+    pub uris: usize,
+    /// True if the reply shows everything that belongs to a lease.
+    pub is_full: bool,
     /// Pause after which the group is free again; `None` if it is leased until the release.
     pub gate: Option<Millis>,
     /// The execution of the requested URIs; `None` if any will do.
@@ -46,10 +48,9 @@ impl Waiter {
 
     pub(super) fn reply(&mut self) -> Reply {
         let leases = std::mem::take(&mut self.leases);
-        let is_full = self.uris.is_some() || self.gate.is_some() || self.execution.is_some();
         match &self.after {
-            None => leases_reply(leases, is_full),
-            Some((_, _, due)) => released_reply(*due, leases.into_iter().next(), is_full),
+            None => leases_reply(leases, self.is_full),
+            Some((_, _, due)) => released_reply(*due, leases.into_iter().next(), self.is_full),
         }
     }
 }

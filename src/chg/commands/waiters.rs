@@ -43,7 +43,7 @@ impl CachedFrontier {
             let ask = Ask {
                 lease: first.lease,
                 count: first.count,
-                uris: first.uris.unwrap_or(1),
+                uris: first.uris,
                 gate: first.gate,
                 execution: first.execution.as_deref(),
                 after: first

@@ -19,7 +19,7 @@ const GROUP: u64 = 1000;
 /// Number of URLs that are timed at a time.
 const TIMED: u64 = 20_000;
 
-/// Which commands a server gets.
+/// Selects the commands that a server gets.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     /// `CHG.DISCOVER` and `CHG.SETTLE`.
