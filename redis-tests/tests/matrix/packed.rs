@@ -446,10 +446,17 @@ fn memory_usage_equals_the_growth_of_the_server(family: Family) {
             ok!(data.wire, "DEBUG", "RELOAD");
         }
         let said = ok!(data.wire, "MEMORY", "USAGE", family.key()).int();
-        // The server shrinks the buffers of clients at any time.
-        let used = || server.info_number("used_memory") - server.info_number("mem_clients_normal");
+        // The server shrinks the buffers of this client, and frees the keys of before, at any time.
+        drop(data);
+        let used = || {
+            until("the server has freed what it does not need", || {
+                server.info_number("connected_clients") == 1
+                    && server.info_number("lazyfree_pending_objects") == 0
+            });
+            server.info_number("used_memory")
+        };
         let before = used();
-        ok!(data.wire, "DEL", family.key());
+        ok!(server.wire(), "DEL", family.key());
         let measured = before - used();
         let what = format!("{said} said, {measured} measured, loaded: {loaded}");
         eprintln!("{what}");
