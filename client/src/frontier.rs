@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use redis::{Cmd, FromRedisValue};
 
-pub use self::figures::{Check, Execution, Info, Leased, Why};
+pub use self::figures::{Check, Execution, ExecutionInfo, Info, Leased, Why};
 pub use self::holds::{Budget, Held, Limits};
 pub use self::known::{
     Counts, Discovered, Discovery, Known, Request, Selection, Settled, Space, State,

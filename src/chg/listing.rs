@@ -5,6 +5,7 @@ use crawlspace_host::keyspace::Batch;
 use crawlspace_host::reply::Reply;
 use crawlspace_host::text::parse_unsigned;
 
+use super::discover::url_of;
 use super::error::{Error, Result};
 use super::frontier::Frontier;
 use super::groups::Groups;
@@ -134,7 +135,7 @@ impl<K: Store> Frontier<K> {
     }
 
     /// Returns up to `count` queued URIs of a group, after a position:
-    /// `[cursor, [[execution, depth, due, attempts, uri] ...]]`.
+    /// `[cursor, [[execution, depth, due, attempts, uri] ...]]`, with the key behind a URI that has one.
     ///
     /// # Errors
     /// `NOCHG` if the group is unknown.
@@ -155,15 +156,19 @@ impl<K: Store> Frontier<K> {
         let some = ks.uris(&key, |uris| uris.page(from, count))?;
         let (queued, next) = some.unwrap_or_default();
         let entries = queued.into_iter().map(|queued| {
-            Reply::Array(vec![
+            let url = url_of(ks, id, (&queued.execution, &queued.uri))?;
+            let mut entry = vec![
                 Reply::Bulk(queued.execution),
                 Reply::count(queued.depth.into()),
                 Reply::count(queued.due),
                 Reply::count(queued.attempts.into()),
-                Reply::Bulk(queued.uri),
-            ])
+            ];
+            entry.extend(url.map(Reply::Bulk));
+            entry.push(Reply::Bulk(queued.uri));
+            Ok(Reply::Array(entry))
         });
-        Ok(page(next.map(|next| next.to_text()), entries.collect()))
+        let entries = entries.collect::<Result<_>>()?;
+        Ok(page(next.map(|next| next.to_text()), entries))
     }
 }
 

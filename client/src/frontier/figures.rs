@@ -103,6 +103,8 @@ map_reply! {
         due: u64,
         /// Time since the earliest of the due groups became due, in milliseconds.
         oldest_ready_ms: u64,
+        /// Earliest time at which a group may be leased; -1 if nothing can be leased without a further call.
+        next_due_ms: i64,
         /// Number of queued URIs.
         uris: u64,
         /// Number of executions with queued URIs.
@@ -134,8 +136,36 @@ map_reply! {
         smallest_margin_ms: Option<i64>,
         /// Token of the latest lease.
         token: u64,
+        /// Number of URLs that the frontier remembers, in all states.
+        known: u64,
+        /// Expected number of URLs that were taken for known ones by mistake, as a decimal number.
+        known_expected_lost: String,
         /// Storage format of the frontier.
         storage: Storage,
+    }
+}
+
+map_reply! {
+    /// Statistics of an execution (`CHG.INFO … EXECUTION`). The numbers by state are `None` if the execution
+    /// does not remember its URLs.
+    ExecutionInfo {
+        /// Number of queued URIs, including leased ones.
+        uris: u64,
+        /// True if the execution is paused.
+        paused: bool,
+        /// Earliest time at which one of the URIs may be leased; -1 if nothing can be leased without a further
+        /// call.
+        next_due_ms: i64,
+        /// Number of queued URLs.
+        queued: Option<u64>,
+        /// Number of leased URLs.
+        leased: Option<u64>,
+        /// Number of URLs that were fetched.
+        done: Option<u64>,
+        /// Number of URLs whose leases expired too often.
+        given_up: Option<u64>,
+        /// Number of known URLs in all states.
+        known: Option<u64>,
     }
 }
 

@@ -4,7 +4,7 @@ use redis::{Cmd, FromRedisValue, ParsingError, Value};
 use serde::Serialize;
 
 use super::Millis;
-use crate::reply::as_text;
+use crate::reply::{as_optional_text, as_text};
 
 /// A page of a listing.
 #[derive(Clone, PartialEq, Eq)]
@@ -111,19 +111,33 @@ pub struct ListedUri {
     /// The URI.
     #[serde(serialize_with = "as_text")]
     pub uri: Vec<u8>,
+    /// The key with which the URI was discovered, if there is one.
+    #[serde(
+        serialize_with = "as_optional_text",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub key: Option<Vec<u8>>,
 }
 
-debug_as_text! { ListedUri { execution: text, depth: plain, due: plain, attempts: plain, uri: text } }
+debug_as_text! {
+    ListedUri { execution: text, depth: plain, due: plain, attempts: plain, uri: text, key: optional }
+}
 
 impl FromRedisValue for ListedUri {
     fn from_redis_value(value: Value) -> Result<ListedUri, ParsingError> {
-        let (execution, depth, due, attempts, uri) = FromRedisValue::from_redis_value(value)?;
+        let mut value = value;
+        // Only a URI with a key has a sixth element.
+        if let Value::Array(parts) = &mut value {
+            parts.resize(6, Value::Nil);
+        }
+        let (execution, depth, due, attempts, uri, key) = FromRedisValue::from_redis_value(value)?;
         Ok(ListedUri {
             execution,
             depth,
             due,
             attempts,
             uri,
+            key,
         })
     }
 }

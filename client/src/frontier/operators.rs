@@ -4,7 +4,7 @@ use redis::{FromRedisValue, ParsingError, Value};
 use serde::Serialize;
 
 use super::listing::{ListedGroup, ListedUri, Page, Queue, paged};
-use super::{Check, Frontier, Info, Why};
+use super::{Check, ExecutionInfo, Frontier, Info, Why};
 use crate::reply::{as_optional_text, as_text};
 use crate::server::{Ask, Call};
 
@@ -279,6 +279,23 @@ impl<S: Ask> Frontier<S> {
     /// Fails with the error of the server, or a connection error.
     pub fn info(&self) -> S::Answer<Info> {
         let info = self.command("CHG.INFO");
+        self.repeat(info)
+    }
+
+    /// Returns the statistics of an execution (`CHG.INFO … EXECUTION`).
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::frontier::*;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// println!("{:?} URLs are done", frontier.info_of("crawl-1")?.done);
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Fails with the error of the server, or a connection error.
+    pub fn info_of(&self, execution: impl AsRef<[u8]>) -> S::Answer<ExecutionInfo> {
+        let mut info = self.command("CHG.INFO");
+        info.arg("EXECUTION").arg(execution.as_ref());
         self.repeat(info)
     }
 

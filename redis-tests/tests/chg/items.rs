@@ -224,6 +224,29 @@ fn plain_lease_of_several_uris_is_refused() {
 }
 
 #[test]
+fn uris_lists_the_url_and_the_key_of_a_request() {
+    let (_server, mut f) = packed();
+    f.ok("DISCOVER crawl KEYPAYLOAD ITEMS 2 h 0 1 http://h/a key-1 p h 0 2 http://h/b key-2 p");
+    f.ok("DISCOVER crawl URI ITEMS 1 h 0 3 http://h/c");
+    let page = f.ok("URIS h");
+    let listed = |entry: &Reply| {
+        entry.items()[4..]
+            .iter()
+            .map(Reply::text)
+            .collect::<Vec<_>>()
+    };
+    let listed: Vec<_> = page.items()[1].items().iter().map(listed).collect();
+    assert_eq!(
+        listed,
+        [
+            &["http://h/a", "key-1"][..],
+            &["http://h/b", "key-2"],
+            &["http://h/c"]
+        ]
+    );
+}
+
+#[test]
 fn wrong_items_change_nothing() {
     let (server, mut f) = packed();
     f.ok("ADDURI plain h 0 0 u");

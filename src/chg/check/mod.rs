@@ -2,6 +2,7 @@
 //! and every group with queued URIs is in exactly one queue. Repairs violations on request.
 
 mod account;
+mod known;
 mod queues;
 mod sums;
 
@@ -10,7 +11,7 @@ use std::rc::Rc;
 
 use crawlspace_compact::keyed;
 use crawlspace_host::reply::Reply;
-use crawlspace_host::text::{Shown, parse_unsigned};
+use crawlspace_host::text::parse_unsigned;
 
 use super::audit::Audit;
 use super::error::Result;
@@ -54,6 +55,10 @@ struct Check {
     repairs: bool,
     now: Millis,
     owner: Rc<()>,
+    /// True if an execution remembers its URLs.
+    remembers: bool,
+    /// Executions whose records of URLs disagree with the queues.
+    misrecorded: Ids,
     /// Keyed hashes of the groups seen so far.
     seen: BTreeSet<u64>,
     /// Groups that should be in `chg_ready` or behind a gate.
@@ -89,6 +94,8 @@ impl Check {
             repairs,
             now,
             owner: Rc::new(()),
+            remembers: false,
+            misrecorded: Ids::new(),
             seen: BTreeSet::new(),
             elsewhere: Ids::new(),
             gates: Ids::new(),
@@ -112,7 +119,8 @@ impl Check {
         self.look_at_ready(lent).await?;
         self.look_behind_gates(lent).await?;
         self.look_for_lost(lent).await?;
-        self.compare_sums(lent).await
+        self.compare_sums(lent).await?;
+        self.mend_records(lent).await
     }
 
     fn begin<K: Store>(&mut self, frontier: &mut Frontier<K>, ks: &mut K) -> Result<()> {
@@ -126,26 +134,7 @@ impl Check {
                 self.problem(|| misplaced(name.as_ref()));
             }
         }
-        let counts = ks.packed(|packed| {
-            let members = packed.spaces().members();
-            let counts = members.map(|(execution, member)| {
-                let [queued, leased, ..] = member.counts;
-                (execution.to_vec(), queued + leased)
-            });
-            counts.collect::<Vec<_>>()
-        })?;
-        for (execution, known) in counts.unwrap_or_default() {
-            let queued = frontier.ledger.queued_of(ks, &execution)?;
-            if known != queued {
-                self.problem(|| {
-                    format!(
-                        "execution '{}': {queued} URIs are queued or leased, but {known} are known as such",
-                        Shown(&execution)
-                    )
-                });
-            }
-        }
-        Ok(())
+        self.compare_records(frontier, ks)
     }
 
     fn problem(&mut self, text: impl FnOnce() -> String) {
@@ -220,6 +209,7 @@ impl Check {
                 if let Some(id) = group.filter(|id| !id.is_empty()) {
                     if self.is_new(id) {
                         self.look_at_group(lent, id).await?;
+                        self.look_at_urls(lent, id).await?;
                     }
                 } else if let Some(execution) = OF.id(name).filter(|_| self.repairs) {
                     self.lists.insert(execution.into());

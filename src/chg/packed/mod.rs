@@ -26,6 +26,7 @@ mod record;
 mod saved;
 mod small;
 mod spelling;
+mod unknown;
 mod unpack;
 
 use crawlspace_host::keyspace::KeyError;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::super::add::{Entered, Item};
 use super::super::discover::{Asked, Selection, count_in_group, forget_selected};
-use super::super::known::{State, UNIT};
+use super::super::known::{Known, State, UNIT};
 use super::super::settle::Settled;
 use super::*;
 
@@ -336,5 +336,91 @@ proptest! {
                 prop_assert!(is_over, "{:?}", state);
             }
         }
+    }
+}
+
+/// Damage to the record of a URL.
+#[derive(Clone, Debug)]
+struct Damage {
+    execution: usize,
+    uri: u8,
+    /// The new state; `None` removes the record.
+    state: Option<usize>,
+    group: usize,
+}
+
+fn damage() -> impl Strategy<Value = Damage> {
+    let state = prop::option::of(0..State::ALL.len());
+    let parts = (0..EXECUTIONS.len(), 0..URLS, state, 0..GROUPS.len());
+    parts.prop_map(|(execution, uri, state, group)| Damage {
+        execution,
+        uri,
+        state,
+        group,
+    })
+}
+
+impl Memory {
+    fn damage(&mut self, damage: &Damage) {
+        let execution = EXECUTIONS[damage.execution];
+        let packed = &mut self.world.ks.packed.as_mut().unwrap().packed;
+        let found = packed.find_url(execution, &url(damage.uri), None).unwrap();
+        let member = packed.spaces().member(execution).unwrap().clone();
+        match damage.state {
+            None => packed.forget_url(&member.space, &found.print),
+            Some(state) => {
+                let known = Known {
+                    state: State::ALL[state],
+                    attempts: 0,
+                    status: None,
+                    changed: 0,
+                    group: packed.group_hash(GROUPS[damage.group]),
+                    member: member.number,
+                };
+                packed.put_url(&member.space, &found.print, known);
+            }
+        }
+    }
+
+    /// Runs a check, and returns the number of problems and of repairs.
+    fn check(&mut self, repairs: bool) -> (i64, i64) {
+        let World {
+            ks, frontier, now, ..
+        } = &mut self.world;
+        let mut job = check(repairs, *now);
+        let report = loop {
+            match job.step(frontier, ks, &mut || false).unwrap() {
+                Step::Done(Reply::Map(report)) => break report,
+                Step::Done(other) => panic!("{other:?}"),
+                Step::More => {}
+            }
+        };
+        let number = |name: &str| {
+            let field = report.iter().find(|(key, _)| *key == Reply::bulk(name));
+            match field {
+                Some((_, Reply::Int(n))) => *n,
+                _ => 0,
+            }
+        };
+        (number("problems-total"), number("mended"))
+    }
+}
+
+proptest! {
+    #[test]
+    fn damaged_records_are_found_and_mended(
+        acts in prop::collection::vec(act(), 1..60),
+        damages in prop::collection::vec(damage(), 1..8),
+    ) {
+        let mut memory = Memory::new();
+        acts.iter().for_each(|act| memory.play(act));
+        prop_assert_eq!(memory.check(false).0, 0);
+        prop_assert_eq!(memory.check(true), (0, 0));
+        damages.iter().for_each(|damage| memory.damage(damage));
+        let (found, _) = memory.check(false);
+        let (_, mended) = memory.check(true);
+        prop_assert_eq!(found > 0, mended > 0);
+        prop_assert_eq!(memory.check(true), (0, 0));
+        memory.world.ks.end();
     }
 }

@@ -188,7 +188,7 @@ macro_rules! frontier_calls {
         let page = frontier.list(Some(Queue::Busy), page.next.as_deref(), 2)$(.$await)?.unwrap();
         assert_eq!((page.next, page.entries), (None, vec![busy(b"a", T + 120_000, 2)]));
         let page = frontier.uris(b"a", None, 2)$(.$await)?.unwrap();
-        let uri = |uri: &[u8]| ListedUri { execution: b"crawl".to_vec(), depth: 1, due: T, attempts: 0, uri: uri.to_vec() };
+        let uri = |uri: &[u8]| ListedUri { execution: b"crawl".to_vec(), depth: 1, due: T, attempts: 0, uri: uri.to_vec(), key: None };
         assert_eq!((page.next, page.entries), (None, vec![uri(b"u:2")]));
         let facts = Facts {
             elapsed: Duration::from_millis(300),
@@ -224,6 +224,9 @@ macro_rules! frontier_calls {
         assert_eq!((reports.len(), reports[0].times), (1, 1));
         let info = frontier.at(T + 200_000).info()$(.$await)?.unwrap();
         assert_eq!((info.uris, info.groups_gated, &info.paused[..]), (3, 0, "0"));
+        assert_eq!((info.known, info.next_due_ms), (0, T as i64 + 200_000));
+        let execution = frontier.info_of(b"crawl")$(.$await)?.unwrap();
+        assert_eq!((execution.uris, execution.paused, execution.known), (2, false, None));
         let check = frontier.check()$(.$await)?.unwrap();
         assert_eq!((check.consistent, check.mended), (true, None), "{check:?}");
         assert_eq!(frontier.repair()$(.$await)?.unwrap().mended, Some(0));

@@ -56,6 +56,14 @@ fn command_line_shows_what_an_operator_needs() {
         (&2.into(), &1.into())
     );
 
+    let execution = json(&server, "info --execution crawl", 0);
+    assert_eq!(
+        (&execution["uris"], &execution["queued"]),
+        (&2.into(), &Value::Null)
+    );
+    let execution = crawlspace(&server, "info --execution crawl");
+    assert_starts(&execution.out, "execution 'crawl'\n  URIs ");
+
     let expired = crawlspace(&server, "expired --json");
     assert_eq!((expired.status, &expired.out[..]), (0, ""));
     let check = crawlspace(&server, "check");

@@ -3,31 +3,73 @@
 use std::io;
 
 use clap::Args;
-use crawlspace_client::frontier::{Expired, Info, Why};
+use crawlspace_client::frontier::{ExecutionInfo, Expired, Info, Why};
 use crawlspace_compact::limits::chg::{COUNT, MAX_COUNT};
 
 use super::existing;
 use crate::columns::Columns;
 use crate::table::{Table, count, duration};
 use crate::terminal::{Bytes, say, text};
-use crate::{Asking, storage};
+use crate::{Asking, storage, time};
 
 /// Show the lengths and speed of the queues, and whether the pauses between fetches were kept.
 #[derive(Args)]
-#[command(after_help = "Example:
-  crawlspace chg info --prefix '{web}:'")]
+#[command(after_help = "Examples:
+  crawlspace chg info --prefix '{web}:'
+  crawlspace chg info --prefix '{web}:' --execution crawl-1")]
 pub(crate) struct ShowInfo {
+    /// Show one crawl execution, and the number of its known URLs in each state.
+    #[arg(long, value_name = "ID")]
+    execution: Option<String>,
     #[command(flatten)]
     asking: Asking,
 }
 
 impl ShowInfo {
     pub(crate) fn run(&self) -> io::Result<bool> {
-        let info = existing(&self.asking, &self.asking.frontier()?)?;
-        self.asking
-            .tell(&info, |info| print_info(&self.asking, info))?;
+        let frontier = self.asking.frontier()?;
+        let info = existing(&self.asking, &frontier)?;
+        match &self.execution {
+            None => self
+                .asking
+                .tell(&info, |info| print_info(&self.asking, info))?,
+            Some(execution) => {
+                let info = frontier.info_of(execution).map_err(io::Error::other)?;
+                self.asking
+                    .tell(&info, |info| print_execution(execution, info))?;
+            }
+        }
         Ok(true)
     }
+}
+
+/// Returns a sentence about the earliest time at which a group may be leased.
+fn next_due(at: i64) -> String {
+    let at = u64::try_from(at).map(time::utc);
+    at.map_or_else(|_| String::new(), |at| format!("the next one at {at}"))
+}
+
+fn print_execution(execution: &str, info: &ExecutionInfo) -> io::Result<()> {
+    let mut table = Table::new(&format!("execution '{execution}'"), 16)?;
+    let paused = if info.paused {
+        "paused; resume it with chg resume".to_owned()
+    } else {
+        next_due(info.next_due_ms)
+    };
+    table.row("URIs", count(info.uris), &paused)?;
+    let states = [
+        ("queued", info.queued),
+        ("leased", info.leased),
+        ("done", info.done),
+        ("given up", info.given_up),
+        ("known URLs", info.known),
+    ];
+    for (state, number) in states {
+        if let Some(number) = number {
+            table.row(state, count(number), "")?;
+        }
+    }
+    table.end()
 }
 
 fn print_info(asking: &Asking, info: &Info) -> io::Result<()> {
@@ -38,8 +80,16 @@ fn print_info(asking: &Asking, info: &Info) -> io::Result<()> {
         "the first has been due for {}",
         duration(info.oldest_ready_ms)
     );
-    let oldest = if info.due > 0 { &oldest } else { "" };
-    table.row("groups due", count(info.due), oldest)?;
+    let oldest = if info.due > 0 {
+        oldest
+    } else {
+        next_due(info.next_due_ms)
+    };
+    table.row("groups due", count(info.due), &oldest)?;
+    if info.known > 0 {
+        let known = "remembered, in all states";
+        table.row("known URLs", count(info.known), known)?;
+    }
     table.row("ready", count(info.groups_ready), "in chg_ready")?;
     table.row("waiting", count(info.groups_waiting), "in chg_wait")?;
     table.row("busy", count(info.groups_busy), "are being fetched")?;

@@ -180,6 +180,9 @@ const FRONTIER: &[Of<frontier::Info>] = figures! { frontier::Info, it:
     frontier_due_groups gauge "Groups that can be leased now." one(it.due);
     frontier_oldest_due_seconds gauge "Time since the group that has been due for longest became due."
         vec![("", it.oldest_ready_ms as f64 / 1000.0)];
+    frontier_next_due_timestamp_seconds gauge "Earliest time at which a group may be leased, as a Unix time; missing if nothing can be leased without a further command."
+        any(u64::try_from(it.next_due_ms).ok().map(|ms| ms as f64 / 1000.0));
+    frontier_known_urls gauge "URLs that the frontier remembers." one(it.known);
     frontier_uris gauge "URIs queued." one(it.uris);
     frontier_executions gauge "Executions with queued URIs." one(it.executions);
     frontier_waiters gauge "Clients that wait for a lease." one(it.waiters);

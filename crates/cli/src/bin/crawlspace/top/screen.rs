@@ -53,7 +53,7 @@ impl View {
 
     fn frontiers(&self) -> Vec<String> {
         let mut table = Columns::new(
-            "frontier | due> | for> | busy> | waiting> | URIs> | workers wait> | leases/s> | expired> | storage",
+            "frontier | due> | for> | busy> | waiting> | URIs> | known> | workers wait> | leases/s> | expired> | storage",
         );
         for FrontierView {
             db, prefix, info, ..
@@ -71,6 +71,7 @@ impl View {
                 count(info.groups_busy),
                 count(info.groups_waiting),
                 count(info.uris),
+                count(info.known),
                 count(info.waiters),
                 count(info.rate_leases),
                 count(info.expired),

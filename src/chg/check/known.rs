@@ -1,0 +1,187 @@
+//! Compares the records of known URLs with the queues: each queued or leased URL has a record that says so, and each
+//! such record has a URL.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crawlspace_host::text::Shown;
+
+use super::super::error::Result;
+use super::super::frontier::Frontier;
+use super::super::job::{Lent, Scan};
+use super::super::known::Print;
+use super::super::store::Store;
+use super::super::uris::Position;
+use super::{Check, PAGE};
+
+/// Maximum number of attempts to read a group that changes during the read.
+const MAX_TRIES: u32 = 8;
+
+/// Fingerprints of URLs by the hash of their group.
+type ByGroup = BTreeMap<u32, BTreeSet<Print>>;
+
+impl Check {
+    /// Compares the number of queued and leased URLs of each execution that has a space with the number of its records.
+    pub(super) fn compare_records<K: Store>(
+        &mut self,
+        frontier: &mut Frontier<K>,
+        ks: &mut K,
+    ) -> Result<()> {
+        let counts = ks.packed(|packed| {
+            let members = packed.spaces().members();
+            let counts = members.map(|(execution, member)| {
+                let [queued, leased, ..] = member.counts;
+                (execution.to_vec(), queued + leased)
+            });
+            counts.collect::<Vec<_>>()
+        })?;
+        for (execution, known) in counts.unwrap_or_default() {
+            self.remembers = true;
+            let queued = frontier.ledger.queued_of(ks, &execution)?;
+            if known != queued {
+                self.problem(|| {
+                    format!(
+                        "execution '{}': {queued} URIs are queued or leased, but {known} are known as such",
+                        Shown(&execution)
+                    )
+                });
+                self.misrecorded.insert(execution.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares the records of the URLs of a group with its queue.
+    pub(super) async fn look_at_urls<K: Store>(&mut self, lent: &Lent<K>, id: &[u8]) -> Result<()> {
+        let mut from = self.remembers.then(Position::default);
+        while let Some(position) = from {
+            let page =
+                lent.with(|_, ks| ks.packed(|packed| packed.unknown_urls(id, position, PAGE)))?;
+            let (unknown, next) = page.unwrap_or_default();
+            for unknown in unknown {
+                let found = unknown.found.map_or("nothing", |found| found.name());
+                self.problem(|| {
+                    format!(
+                        "URL '{}' of execution '{}' is {} in group '{}', but its record says {found}",
+                        Shown(&unknown.url),
+                        Shown(&unknown.execution),
+                        unknown.state.name(),
+                        Shown(id),
+                    )
+                });
+                self.misrecorded.insert(unknown.execution.into());
+            }
+            from = next;
+            lent.pause().await;
+        }
+        Ok(())
+    }
+
+    /// Makes the records of executions agree with the queues again. Forgets records without a URL first, because a URL
+    /// that is recorded for another group counts as another URL.
+    pub(super) async fn mend_records<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
+        if !self.repairs {
+            return Ok(());
+        }
+        let executions = std::mem::take(&mut self.misrecorded);
+        for execution in &executions {
+            self.forget_lost(lent, execution).await?;
+        }
+        for execution in &executions {
+            let groups = lent.with(|frontier, ks| frontier.keys.groups_of(ks, execution));
+            let mut groups = Scan::hash(lent, groups);
+            while let Some(batch) = groups.next().await? {
+                for (id, _) in batch.iter() {
+                    self.record_urls(lent, id).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the URLs of a group the records that they should have.
+    async fn record_urls<K: Store>(&mut self, lent: &Lent<K>, id: &[u8]) -> Result<()> {
+        let mut from = Some(Position::default());
+        while let Some(position) = from {
+            let recorded = lent.with(|_, ks| {
+                ks.packed(|packed| {
+                    let (unknown, next) = packed.unknown_urls(id, position, PAGE);
+                    let recorded = unknown.len() as u64;
+                    unknown.into_iter().for_each(|url| packed.record_url(url));
+                    (recorded, next)
+                })
+            })?;
+            let (recorded, next) = recorded.unwrap_or_default();
+            self.mended += recorded;
+            from = next;
+            lent.pause().await;
+        }
+        Ok(())
+    }
+
+    /// Forgets URLs that are known as queued or leased and are not.
+    async fn forget_lost<K: Store>(&mut self, lent: &Lent<K>, execution: &[u8]) -> Result<()> {
+        let mut records = ByGroup::new();
+        let mut from = Some(0);
+        while let Some(at) = from {
+            let mut each = |group, print| {
+                records.entry(group).or_default().insert(print);
+            };
+            let next = lent.with(|_, ks| {
+                ks.packed(|packed| packed.records_with_text(execution, at, &mut each))
+            })?;
+            from = next.flatten();
+            lent.pause().await;
+        }
+        while let Some((hash, prints)) = records.pop_first() {
+            self.forget_lost_in(lent, execution, hash, prints).await?;
+        }
+        Ok(())
+    }
+
+    /// Forgets those of some URLs that are not in the group with a hash. Leaves them to the next repair if several
+    /// groups have the hash, or if the group keeps changing.
+    async fn forget_lost_in<K: Store>(
+        &mut self,
+        lent: &Lent<K>,
+        execution: &[u8],
+        hash: u32,
+        prints: BTreeSet<Print>,
+    ) -> Result<()> {
+        for _ in 0..MAX_TRIES {
+            let ids = lent.with(|_, ks| ks.packed(|packed| packed.ids_with_hash(hash)))?;
+            let ids = ids.unwrap_or_default();
+            if ids.len() > 1 {
+                return Ok(());
+            }
+            let mut lost = prints.clone();
+            if let Some(id) = ids.first() {
+                lent.with(|frontier, _| frontier.ledger.audits.watch(&self.owner, id));
+                let mut from = Some(Position::default());
+                while let Some(position) = from {
+                    let next = lent.with(|_, ks| {
+                        ks.packed(|packed| {
+                            packed.remove_prints(id, execution, position, PAGE, &mut lost)
+                        })
+                    })?;
+                    from = next.flatten();
+                    if from.is_some() {
+                        lent.pause().await;
+                    }
+                }
+            }
+            let forgotten = lent.with(|frontier, ks| -> Result<Option<u64>> {
+                let audit = self.audit(frontier);
+                if !ids.is_empty() && audit.is_some_and(|audit| !audit.is_unchanged()) {
+                    return Ok(None);
+                }
+                Ok(ks.packed(|packed| packed.forget_lost(execution, hash, &lost))?)
+            })?;
+            lent.pause().await;
+            if let Some(forgotten) = forgotten {
+                self.mended += forgotten;
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}

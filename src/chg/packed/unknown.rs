@@ -1,0 +1,161 @@
+//! Records that disagree with the queues, for `CHG.CHECK` and `CHG.REPAIR`.
+
+use std::collections::BTreeSet;
+
+use super::super::known::{Known, Print, State};
+use super::super::uris::Position;
+use super::keys::Packed;
+
+/// A queued or leased URL without the right record.
+pub struct Unknown {
+    /// The execution in whose queue the URL is.
+    pub execution: Vec<u8>,
+    /// The URL, or its key.
+    pub url: Vec<u8>,
+    /// The state that its record has; `None` if it has no record.
+    pub found: Option<State>,
+    /// The state that its record should have.
+    pub state: State,
+    print: Print,
+    record: Known,
+}
+
+impl Packed {
+    /// Returns the URLs on a page of a group whose records are missing or wrong, and the position of the next page.
+    /// The first page includes the leased URLs.
+    pub fn unknown_urls(
+        &self,
+        id: &[u8],
+        from: Position,
+        count: usize,
+    ) -> (Vec<Unknown>, Option<Position>) {
+        let page = self.groups.find(id).and_then(|slot| {
+            self.look_at_kept(slot, |kept| {
+                let (queued, next) = kept.page(from, count);
+                let queued = queued
+                    .into_iter()
+                    .map(|url| (url.execution, url.uri, url.attempts, State::Queued));
+                let leased = kept
+                    .leases()
+                    .filter(|lease| from == Position::default() && !lease.dropped);
+                let leased = leased.map(|lease| {
+                    let url = kept.uri_of(&lease);
+                    (lease.execution.to_vec(), url, lease.attempts, State::Leased)
+                });
+                (queued.chain(leased).collect::<Vec<_>>(), next)
+            })
+        });
+        let (urls, next) = page.unwrap_or_default();
+        let here = self.group_hash(id);
+        let unknown = urls
+            .into_iter()
+            .filter_map(|(execution, url, attempts, state)| {
+                let number = self.known.member(&execution)?.number;
+                let found = self.find_url(&execution, &url, Some(here))?;
+                let is_right = |known: &Known| {
+                    (known.state, known.group, known.member) == (state, here, number)
+                };
+                if found.known.as_ref().is_some_and(is_right) {
+                    return None;
+                }
+                let record = Known {
+                    state,
+                    attempts,
+                    status: found.known.and_then(|known| known.status),
+                    changed: self.unit,
+                    group: here,
+                    member: number,
+                };
+                Some(Unknown {
+                    found: found.known.map(|known| known.state),
+                    print: found.print,
+                    execution,
+                    url,
+                    state,
+                    record,
+                })
+            });
+        (unknown.collect(), next)
+    }
+
+    /// Gives a URL the record that it should have.
+    pub fn record_url(&mut self, unknown: Unknown) {
+        if let Some(member) = self.known.member(&unknown.execution) {
+            let space = member.space.clone();
+            self.put_url(&space, &unknown.print, unknown.record);
+        }
+    }
+
+    /// Visits the records of queued and leased URLs on a page of an execution's space: the hash of the group, and the
+    /// fingerprint. Returns where the next page begins.
+    pub fn records_with_text(
+        &self,
+        execution: &[u8],
+        from: u64,
+        each: &mut dyn FnMut(u32, Print),
+    ) -> Option<u64> {
+        let (member, space) = self.known.of(execution)?;
+        let (page, next) = space.page(from);
+        for (print, known) in page {
+            if known.state.has_text() && known.member == member.number {
+                each(known.group, print);
+            }
+        }
+        next
+    }
+
+    /// Returns the ids of the groups with a hash.
+    pub fn ids_with_hash(&self, hash: u32) -> Vec<Vec<u8>> {
+        let slots = self.groups.with_hash(hash);
+        slots.map(|slot| self.groups.id(slot).to_vec()).collect()
+    }
+
+    /// Removes the fingerprints of the URLs on a page of a group from a set, and returns the position of the next page.
+    /// The first page includes the leased URLs.
+    pub fn remove_prints(
+        &self,
+        id: &[u8],
+        execution: &[u8],
+        from: Position,
+        count: usize,
+        prints: &mut BTreeSet<Print>,
+    ) -> Option<Position> {
+        let (_, space) = self.known.of(execution)?;
+        let slot = self.groups.find(id)?;
+        let page = self.look_at_kept(slot, |kept| {
+            let (queued, next) = kept.page(from, count);
+            let queued = queued
+                .into_iter()
+                .filter(|url| url.execution == execution)
+                .map(|url| url.uri);
+            let leased = kept.leases().filter(|lease| {
+                from == Position::default() && lease.execution == execution && !lease.dropped
+            });
+            let leased = leased.map(|lease| kept.uri_of(&lease));
+            for print in queued.chain(leased).flat_map(|url| space.prints(&url)) {
+                prints.remove(&print);
+            }
+            next
+        });
+        page.flatten()
+    }
+
+    /// Forgets URLs that records have as queued or leased in groups with a hash. Returns their number.
+    pub fn forget_lost(&mut self, execution: &[u8], hash: u32, prints: &BTreeSet<Print>) -> u64 {
+        let Some((member, space)) = self.known.of(execution) else {
+            return 0;
+        };
+        let (number, name) = (member.number, member.space.clone());
+        let is_lost = |print: &&Print| {
+            let known = space.get(print);
+            known.is_some_and(|known| {
+                known.state.has_text() && (known.group, known.member) == (hash, number)
+            })
+        };
+        let lost: Vec<Print> = prints.iter().filter(is_lost).cloned().collect();
+        for print in &lost {
+            self.forget_url(&name, print);
+        }
+        lost.len() as u64
+    }
+}
