@@ -20,14 +20,19 @@ fn main() -> ExitCode {
     let mut rng = Rng::new("simulate");
     let (groups, uris) = (size.groups, size.uris);
     println!("{uris} URIs, {groups} groups, {} workers", size.workers);
-    let started = Instant::now();
-    let server = Simulation::server();
-    let simulated = Simulation::new(&server, size, Rng::seeded(rng.bits())).run();
-    match simulated {
-        Ok(report) => println!("{report}"),
-        Err(wrong) => return failed(&wrong),
+    for size in [size, size.remembering()] {
+        if size.remembers {
+            println!("the same with a packed frontier that remembers its URLs");
+        }
+        let started = Instant::now();
+        let server = Simulation::server(&size);
+        let simulated = Simulation::new(&server, size, Rng::seeded(rng.bits())).run();
+        match simulated {
+            Ok(report) => println!("{report}"),
+            Err(wrong) => return failed(&wrong),
+        }
+        println!("simulated in {:.0} s", started.elapsed().as_secs_f64());
     }
-    println!("simulated in {:.0} s", started.elapsed().as_secs_f64());
     let server = Server::start();
     match race(&server, 8, 20, Duration::from_secs(5), &mut rng) {
         Ok(race) => println!(

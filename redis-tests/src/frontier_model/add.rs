@@ -1,5 +1,6 @@
 //! `ADD` and `ADDURI`.
 
+use super::known::Entered;
 use super::words::Args;
 use super::{FrontierModel, Outcome};
 use crate::wire::{Reply, int};
@@ -34,6 +35,9 @@ impl FrontierModel {
             }
         }
         self.tidy();
+        if self.memories.contains_key(execution) {
+            return Err("KNOWN");
+        }
         if self.is_dropped(execution) {
             return Ok(Reply::Array(vec![Reply::Nil; uris.len()]));
         }
@@ -65,54 +69,29 @@ impl FrontierModel {
         };
         let mut uris = Vec::new();
         while args.left() > 0 {
-            let (chg, at, depth) = (args.id()?, args.time()?, args.number(0, u32::MAX.into())?);
-            let uri = args.text()?;
-            if uri.is_empty() || uri.len() > limits::URI_BYTES {
-                return Err("ERR");
-            }
-            uris.push((chg, at, depth, uri));
+            uris.push(args.uri()?);
         }
         self.tidy();
         if self.is_dropped(execution) {
             return Ok(Reply::Array(vec![Reply::Nil; uris.len()]));
         }
-        let now = self.now;
-        let mut counts = Vec::new();
-        for (chg, at, depth, uri) in uris {
-            let group = self.group(chg);
-            let is_known = group.kept.has(execution, uri);
-            if group.options.budget == Some(0) {
-                counts.push(if is_known {
-                    int(group.uris)
-                } else {
-                    Reply::Nil
-                });
-                continue;
-            }
-            // A known URI changes nothing except the weight of its execution.
-            if group
-                .kept
-                .add(execution, weight, (uri, depth, at.max(now), 0))
-            {
-                self.spend(chg);
-                self.arrive(chg, 1, at);
-            } else {
-                self.figures.known += 1;
-            }
-            counts.push(int(self.group(chg).uris));
-            self.enlist(execution, chg);
-        }
-        Ok(Reply::Array(counts))
+        let counts = uris
+            .into_iter()
+            .map(|uri| match self.enter(execution, (weight, None), uri) {
+                Entered::New(n) | Entered::Known(n) => int(n),
+                Entered::Refused => Reply::Nil,
+            });
+        Ok(Reply::Array(counts.collect()))
     }
 
-    fn is_dropped(&self, execution: &str) -> bool {
+    pub(super) fn is_dropped(&self, execution: &str) -> bool {
         self.dropped
             .get(execution)
             .is_some_and(|until| *until > self.now)
     }
 
     /// Takes one URI from the budget of a group. Returns false if the budget is used up.
-    fn spend(&mut self, chg: &str) -> bool {
+    pub(super) fn spend(&mut self, chg: &str) -> bool {
         match &mut self.group(chg).options.budget {
             Some(0) => return false,
             Some(left) => *left -= 1,

@@ -144,6 +144,7 @@ impl FrontierModel {
         });
         let until = of_it.map(|hold| hold.deadline).max();
         let was_runnable = group.is_runnable();
+        let names = group.kept.names_of(execution);
         let gone = group.kept.drop_all(execution);
         group.uris -= gone;
         let gone = gone + group.uncount(execution, i64::MAX);
@@ -151,6 +152,7 @@ impl FrontierModel {
             let mark = self.dropped.entry(execution.to_owned()).or_insert(0);
             *mark = until.max(*mark);
         }
+        self.forget_dropped(execution, &names);
         self.enlist(execution, chg);
         if gone > 0 {
             self.leave_queues(chg, was_runnable);

@@ -158,6 +158,9 @@ impl FrontierModel {
                 End::Done(..) => {
                     group.kept.end(token);
                     group.uris -= i64::from(!leased.dropped);
+                    if !leased.dropped {
+                        self.remember_end(&leased.execution, &leased.uri.uri, false);
+                    }
                     self.enlist(&leased.execution, chg);
                 }
             }
@@ -303,6 +306,9 @@ impl FrontierModel {
             group.kept.give_back(token, None, true);
         }
         let (execution, uri) = (leased.execution, leased.uri.uri);
+        if is_given_up {
+            self.remember_end(&execution, &uri, true);
+        }
         self.enlist(&execution, chg);
         self.figures.given_up += u64::from(is_given_up);
         let report = vec![bulk(chg), bulk(execution), bulk(uri), int(times)];

@@ -10,6 +10,7 @@
 //! * `uris` contains the stored URIs of a group and the turns of executions.
 //! * `queues` orders the groups; `next` grants leases, `leases` ends them, and `gates` contains the
 //!   shared gates.
+//! * `known` contains the executions that remember their URLs.
 //! * `add`, `holds` and `jobs` contain the other commands; `shown` compares the plain keys.
 
 mod add;
@@ -17,6 +18,7 @@ mod gates;
 mod group;
 mod holds;
 mod jobs;
+mod known;
 mod leases;
 mod next;
 mod queues;
@@ -36,6 +38,7 @@ use crate::{Lease, must};
 
 use gates::Gate;
 use group::{Group, Released};
+use known::Memory;
 use queues::{Queue, Score};
 pub use shown::Shown;
 use words::Args;
@@ -65,6 +68,8 @@ pub struct FrontierModel {
     gates: BTreeMap<String, Gate>,
     paused: BTreeSet<String>,
     all_paused: bool,
+    /// The URLs that each execution knows, if it remembers them.
+    memories: BTreeMap<String, Memory>,
     /// Dropped executions, with the end of their last lease.
     dropped: BTreeMap<String, i64>,
     /// Groups with URIs of each execution, in the order in which they got their first URI.
@@ -105,6 +110,8 @@ pub struct Figures {
     pub given_up: u64,
     /// Number of known URIs that were added again, and of repeated sequence numbers.
     pub known: u64,
+    /// Number of URLs that were fetched or given up, and discovered again.
+    pub again: u64,
     /// Number of leases of groups behind a shared gate.
     pub gated: u64,
     /// The shortest time from the end of a pause to the next lease of the group.
@@ -174,6 +181,8 @@ impl FrontierModel {
         match name {
             "ADD" => self.add(&mut args),
             "ADDURI" => self.add_uris(&mut args),
+            "DISCOVER" => self.discover(&mut args),
+            "COUNT" => self.count(&mut args),
             "NEXT" => self.next_command(&mut args, &told),
             "RELEASE" => self.release_command(&mut args, &told),
             "EXTEND" => self.extend(&mut args),

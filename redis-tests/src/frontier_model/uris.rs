@@ -240,6 +240,20 @@ impl Uris {
         }
     }
 
+    /// Returns the counted URIs of an execution.
+    pub fn names_of(&self, execution: &str) -> Vec<String> {
+        let queued = self
+            .find(execution)
+            .into_iter()
+            .flat_map(|e| e.queued.values());
+        let leased = self
+            .leases
+            .iter()
+            .filter(|l| !l.dropped && l.execution == execution);
+        let all = queued.chain(leased.map(|leased| &leased.uri));
+        all.map(|uri| uri.uri.clone()).collect()
+    }
+
     /// Drops all URIs of an execution. Returns their number.
     pub fn drop_all(&mut self, execution: &str) -> i64 {
         let gone = self.count_of(execution);

@@ -58,6 +58,17 @@ impl<'a> Args<'a> {
         }
     }
 
+    /// Parses a URI to queue: group, time, depth and text.
+    pub fn uri(&mut self) -> Parsed<(&'a str, i64, i64, &'a str)> {
+        let (chg, at) = (self.id()?, self.time()?);
+        let (depth, uri) = (self.number(0, u32::MAX.into())?, self.text()?);
+        if (1..=chg::URI_BYTES).contains(&uri.len()) {
+            Ok((chg, at, depth, uri))
+        } else {
+            Err("ERR")
+        }
+    }
+
     pub fn number(&mut self, least: i64, most: i64) -> Parsed<i64> {
         let number: i64 = self.text()?.parse().map_err(|_| "ERR")?;
         if (least..=most).contains(&number) {

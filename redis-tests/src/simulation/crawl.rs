@@ -46,6 +46,8 @@ pub struct Crawl {
     uris: Vec<Uri>,
     /// Number of URIs and counts that the crawl can still discover.
     undiscovered: usize,
+    /// True if executions remember their URLs.
+    remembers: bool,
 }
 
 impl Crawl {
@@ -56,7 +58,7 @@ impl Crawl {
             let ordinary = size.large.0..size.groups - gates * BEHIND_A_GATE;
             let several = ordinary.contains(&number) && rng.chance(2);
             Group {
-                kept: number < size.large.0 || rng.chance(70),
+                kept: size.remembers || number < size.large.0 || rng.chance(70),
                 parallel: if several {
                     2 + rng.below(2) as usize
                 } else {
@@ -70,6 +72,7 @@ impl Crawl {
             gates,
             uris: Vec::new(),
             undiscovered: size.uris,
+            remembers: size.remembers,
         }
     }
 
@@ -104,7 +107,7 @@ impl Crawl {
                         self.item(&item, now)
                     });
                     let uris: String = uris.collect();
-                    lines.push(add_line(execution, true, false, &uris));
+                    lines.push(self.add_line(execution, true, false, &uris));
                 }
                 continue;
             }
@@ -137,7 +140,8 @@ impl Crawl {
             };
             let mut item = self.new_uri(rng, group, execution);
             // Some links lead to known URIs.
-            if let (Some(_), true) = (item.2, rng.chance(5)) {
+            let known = if self.remembers { 20 } else { 5 };
+            if let (Some(_), true) = (item.2, rng.chance(known)) {
                 let known = rng.below(self.uris.len() as u64) as usize;
                 let Uri {
                     group,
@@ -175,7 +179,29 @@ impl Crawl {
     }
 
     fn add(&self, item: &(usize, usize, Option<usize>), at: i64, again: bool) -> String {
-        add_line(item.1, item.2.is_some(), again, &self.item(item, at))
+        self.add_line(item.1, item.2.is_some(), again, &self.item(item, at))
+    }
+
+    /// Returns an `ADD`, `ADDURI` or `DISCOVER` command. `?` stands for the number of its writer, which is assigned
+    /// when the command is sent. A command that will be sent `again` has its own writer, so that no other number is
+    /// used in between.
+    fn add_line(&self, execution: usize, keeps: bool, again: bool, items: &str) -> String {
+        let (execution, weight) = EXECUTIONS[execution];
+        let count = items.matches(" http://").count();
+        match (keeps, again) {
+            (true, _) if self.remembers => {
+                // Some pages are fetched again at once, and some after a while.
+                let fresh = match items.len() % 5 {
+                    0 => "FRESH 0 ",
+                    1 => "FRESH 300000 ",
+                    _ => "",
+                };
+                format!("DISCOVER {execution} URI {fresh}WEIGHT {weight} ITEMS {count}{items}")
+            }
+            (true, _) => format!("ADDURI {execution} WEIGHT {weight}{items}"),
+            (false, true) => format!("ADD {execution} SEQ w? 1{items}"),
+            (false, false) => format!("ADD {execution} SEQ w ?{items}"),
+        }
     }
 
     fn item(&self, (group, _, uri): &(usize, usize, Option<usize>), at: i64) -> String {
@@ -200,17 +226,5 @@ impl Crawl {
     pub fn is_poison(&self, uri: &str) -> bool {
         let number = uri.rsplit('/').next().and_then(|n| n.parse::<usize>().ok());
         self.uris[number.expect("a URI of ours")].poison
-    }
-}
-
-/// Returns an `ADD` or `ADDURI` command. `?` stands for the number of its writer, which is assigned
-/// when the command is sent. A command that will be sent `again` has its own writer, so that no
-/// other number is used in between.
-fn add_line(execution: usize, keeps: bool, again: bool, items: &str) -> String {
-    let (execution, weight) = EXECUTIONS[execution];
-    match (keeps, again) {
-        (true, _) => format!("ADDURI {execution} WEIGHT {weight}{items}"),
-        (false, true) => format!("ADD {execution} SEQ w? 1{items}"),
-        (false, false) => format!("ADD {execution} SEQ w ?{items}"),
     }
 }

@@ -57,6 +57,8 @@ pub struct Size {
     /// Number of groups with many URIs of several executions, in which shares are measured, and the
     /// number of URIs of each, as a multiple of the sum of weights.
     pub large: (usize, usize),
+    /// True if executions remember their URLs. The frontier is packed then, and stores all URIs.
+    pub remembers: bool,
 }
 
 impl Size {
@@ -67,6 +69,7 @@ impl Size {
             uris: 1_000_000,
             workers: 4_000,
             large: (40, 30),
+            remembers: false,
         }
     }
 
@@ -77,6 +80,15 @@ impl Size {
             uris: 100_000,
             workers: 1_000,
             large: (10, 12),
+            remembers: false,
+        }
+    }
+
+    /// The same size, with executions that remember their URLs.
+    pub fn remembering(self) -> Size {
+        Size {
+            remembers: true,
+            ..self
         }
     }
 }
@@ -117,11 +129,17 @@ struct Shares {
 type Checked<T> = Result<T, String>;
 
 impl Simulation {
-    /// Starts the server for a simulation.
-    pub fn server() -> Server {
+    /// Starts the server for a simulation of this size.
+    pub fn server(size: &Size) -> Server {
         let attempts = ATTEMPTS.to_string();
         let args = ["chg-simulated-time", "yes", "chg-attempts", &attempts];
-        Options::new().module_args(&args).start()
+        let options = Options::new().module_args(&args);
+        let options = if size.remembers {
+            options.packed()
+        } else {
+            options
+        };
+        options.start()
     }
 
     /// Creates a crawl on an empty server. Equal seeds result in equal crawls.
@@ -344,7 +362,7 @@ impl Simulation {
         }
     }
 
-    /// Compares all counts: runs the server's check and reads the plain keys.
+    /// Compares all counts: runs the server's check, and reads the plain keys or counts the known URLs.
     fn checkpoint(&mut self) -> Checked<()> {
         self.checkpoints += 1;
         let now = self.now;
@@ -355,6 +373,10 @@ impl Simulation {
             }
         }
         self.send(&[(now, "CHECK".to_owned()), (now, "INFO".to_owned())])?;
+        if self.size.remembers {
+            let counts = EXECUTIONS.map(|(execution, _)| (now, format!("COUNT {execution}")));
+            return self.send(&counts).map(drop);
+        }
         let gates = self.crawl.gate_names();
         let gates: Vec<&str> = gates.iter().map(String::as_str).collect();
         self.model.is_shown_by(&mut self.frontier.wire, &gates)

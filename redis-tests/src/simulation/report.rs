@@ -36,6 +36,9 @@ impl Report {
             "extensions", f.extended; "blocks", f.blocked; "URIs given up", f.given_up;
             "known additions", f.known; "leases behind shared gates", f.gated; "parallel leases", f.parallel;
         ];
+        if model.remembers() && f.again == 0 {
+            return Err("no URL was fetched again, so that was not tested".to_owned());
+        }
         if let Some((what, _)) = happened.iter().find(|(_, times)| *times == 0) {
             return Err(format!("there were no {what}, so they were not tested"));
         }
@@ -63,8 +66,8 @@ impl fmt::Display for Report {
         )?;
         writeln!(
             f,
-            "{} deadlines extended, {} groups blocked, {} URIs given up, {} additions of known URIs",
-            n.extended, n.blocked, n.given_up, n.known
+            "{} deadlines extended, {} groups blocked, {} URIs given up, {} additions of known URIs, {} URLs fetched again",
+            n.extended, n.blocked, n.given_up, n.known, n.again
         )?;
         writeln!(
             f,

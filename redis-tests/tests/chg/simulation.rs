@@ -9,9 +9,21 @@ use redis_tests::{Rng, Server};
 
 #[test]
 fn a_crawl_with_crashing_stalling_and_duplicate_workers_keeps_every_promise() {
-    let server = Simulation::server();
-    let simulation = Simulation::new(&server, Size::tenth(), Rng::new("chg_simulation"));
-    match simulation.run() {
+    crawl(Size::tenth(), Rng::new("chg_simulation"));
+}
+
+#[test]
+fn a_crawl_that_remembers_its_urls_fetches_each_once_per_freshness() {
+    let size = Size {
+        uris: 30_000,
+        ..Size::tenth().remembering()
+    };
+    crawl(size, Rng::new("chg_simulation_known"));
+}
+
+fn crawl(size: Size, rng: Rng) {
+    let server = Simulation::server(&size);
+    match Simulation::new(&server, size, rng).run() {
         Ok(report) => eprintln!("{report}"),
         Err(wrong) => panic!("{wrong}"),
     }
