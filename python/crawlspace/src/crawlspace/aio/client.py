@@ -1,0 +1,223 @@
+"""Sends commands: repeats them after failures, splits long waits, and numbers calls."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import random
+import time
+from asyncio import sleep
+from typing import TYPE_CHECKING, Any, Awaitable, Callable, Coroutine, Iterable, List, Optional, TypeVar, Union
+
+import redis as errors
+from redis.asyncio import Redis, RedisCluster
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from ..commands import Bytes, Command, Wait, Word, data
+from ..connection import CAUSES, CONNECT, FAILURES, FINAL, JOB, MAX_PAUSE, MOVED, PASSING, PAUSE, REPLY, Writers, check
+from ..connection import longest_wait
+from ..errors import Error, error_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Concatenate, ParamSpec, Self
+
+    P = ParamSpec("P")
+
+T = TypeVar("T")
+
+LOG = logging.getLogger("crawlspace")
+
+
+def call(
+    build: Callable[Concatenate[bytes, P], Command[T]],
+) -> "Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]":
+    """Makes a method of a command."""
+
+    async def method(self: Any, /, *arguments: P.args, **options: P.kwargs) -> T:
+        value: T = await self._run(build(self.prefix, *arguments, **options))
+        return value
+
+    functools.update_wrapper(method, build)
+    return method
+
+
+class Client:
+    """A client of one index, frontier or tag space.
+
+    ``server`` is a URL (``redis://``, ``rediss://`` or ``unix://``) or a client of redis-py without
+    ``decode_responses``. Calls that are safe to repeat are repeated for up to ``patience`` seconds while the server
+    cannot be reached, restarts or fails over; 0 never repeats a call.
+    """
+
+    def __init__(
+        self, server: "Union[str, Redis, RedisCluster]", prefix: Bytes, *, patience: float = 60.0
+    ) -> None:
+        #: Prefix of the index or frontier, or key of the tag space.
+        self.prefix = data(prefix)
+        #: Simulated time of a frontier, in milliseconds; None for the clock of the server.
+        self.now: Optional[int] = None
+        self.patience = patience
+        self._url = server if isinstance(server, str) else None
+        self._server: Any = self._connect(REPLY) if self._url else server
+        check(self._server, (Redis, RedisCluster))
+        self._patient: Any = None
+        self._longest_wait = longest_wait(self._server)
+        self._writers = Writers()
+
+    def _connect(self, timeout: float) -> Any:
+        return Redis.from_url(
+            str(self._url),
+            socket_timeout=timeout,
+            socket_connect_timeout=CONNECT,
+            # This class repeats calls instead.
+            retry=Retry(NoBackoff(), 0),
+        )
+
+    async def aclose(self) -> None:
+        """Closes the connections that were made from a URL. A client that was passed stays open."""
+        if self._url is not None:
+            for server in (self._server, self._patient):
+                if server is not None:
+                    await getattr(server, "aclose", server.close)()
+
+    async def __aenter__(self) -> "Self":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def send(self, commands: Iterable[Command[Any]], *, patience: Optional[float] = None) -> List[Any]:
+        """Sends several commands in one round trip, and returns a value or an ``Error`` for each.
+
+        The module ``crawlspace.commands`` makes the commands, which may have other prefixes. If the connection breaks
+        and all of them are safe to repeat, all are sent again.
+        """
+        batch = [self._prepare(command) for command in commands]
+        numbered = [self._writers.number(command) for command in batch]
+        try:
+            replies = iter(
+                await self._deliver(
+                    lambda: self._send_together([words for words, _ in numbered if words]),
+                    all(command.is_repeatable for command in batch),
+                    self.patience if patience is None else patience,
+                )
+            )
+        finally:
+            for _, writer in numbered:
+                self._writers.free(writer)
+        values = []
+        for command in batch:
+            reply = next(replies) if command.words else None
+            values.append(reply if isinstance(reply, Error) else command.parse(reply))
+        return values
+
+    def _prepare(self, command: Command[T]) -> Command[T]:
+        wait, longest = command.wait, self._longest_wait
+        if wait is not None and longest is not None:
+            command.words[wait.at] = min(wait.block or longest, longest)
+        return command
+
+    async def _send_together(self, batch: List[List[Word]]) -> List[Any]:
+        if not batch:
+            return []
+        pipeline = self._server.pipeline(transaction=False)
+        for words in batch:
+            pipeline.execute_command(*words)
+        replies: List[Any] = await pipeline.execute(raise_on_error=False)
+        for position, reply in enumerate(replies):
+            if isinstance(reply, errors.ResponseError):
+                replies[position] = error = error_of(reply)
+                if error.code in PASSING:
+                    raise error
+            elif isinstance(reply, Exception):
+                raise reply
+        return replies
+
+    async def _run(self, command: Command[T], patience: Optional[float] = None) -> T:
+        words = command.words
+        if not words:
+            return command.parse(None)
+        if self.now is not None:
+            words[2:2] = (b"NOW", self.now)
+            command.seq_at += 2 if command.seq_at else 0
+        wait, longest = command.wait, self._longest_wait
+        if wait is not None and longest is not None and not 0 < wait.block <= longest:
+            return await self._wait(command, wait, patience)
+        return command.parse(await self._ask(command, patience))
+
+    async def _wait(self, command: Command[T], wait: Wait, patience: Optional[float]) -> T:
+        """Waits in the server, several times if the client would time out otherwise."""
+        longest = self._longest_wait or 0
+        begun = time.monotonic()
+        while True:
+            left = wait.block
+            if left:
+                left = max(1, left - int((time.monotonic() - begun) * 1000))
+            is_last = 0 < left <= longest
+            command.words[wait.at] = left if is_last else longest
+            reply = await self._ask(command, patience)
+            if is_last or not wait.is_unmet(reply):
+                return command.parse(reply)
+            if wait.then is not None:
+                command = wait.then(reply)
+                wait = Wait(wait.block, command.wait.is_unmet if command.wait else wait.is_unmet, -1)
+
+    async def _ask(self, command: Command[Any], patience: Optional[float]) -> Any:
+        words, writer, server = command.words, None, self._server
+        if command.seq_at:
+            words, writer = self._writers.number(command)
+        if command.is_job and self._url is not None:
+            if self._patient is None:
+                self._patient = self._connect(JOB)
+            server = self._patient
+        try:
+            return await server.execute_command(*words)
+        except CAUSES as cause:
+            return await self._deliver(
+                lambda: server.execute_command(*words),
+                command.is_repeatable,
+                self.patience if patience is None else patience,
+                cause,
+            )
+        finally:
+            if writer is not None:
+                self._writers.free(writer)
+
+    async def _deliver(
+        self,
+        attempt: Callable[[], Awaitable[Any]],
+        is_repeatable: bool,
+        patience: float,
+        failed: Optional[Exception] = None,
+    ) -> Any:
+        """Makes attempts until one of them succeeds or the patience is over. One of them may have failed already."""
+        begun: Optional[float] = None
+        pause = PAUSE
+        while True:
+            try:
+                if failed is not None:
+                    cause, failed = failed, None
+                    raise cause
+                return await attempt()
+            except errors.ResponseError as cause:
+                failure: Exception = cause if isinstance(cause, Error) else error_of(cause)
+                code = getattr(failure, "code", "")
+                if not is_repeatable or code not in PASSING:
+                    raise failure from cause
+            except FAILURES as cause:
+                failure, code = cause, ""
+                if not is_repeatable or isinstance(cause, FINAL):
+                    raise
+            now = time.monotonic()
+            if begun is None:
+                begun = now
+                if patience > pause:
+                    LOG.warning("%s; trying again for up to %g seconds", failure, patience)
+            if now + pause - begun > patience:
+                raise failure
+            if code in MOVED and isinstance(self._server, Redis):
+                # A new connection may lead to the new master.
+                await self._server.connection_pool.disconnect(inuse_connections=False)
+            await sleep(pause * random.uniform(0.5, 1))
+            pause = min(pause * 2, MAX_PAUSE)

@@ -1,0 +1,518 @@
+"""The commands of a frontier, ``CHG.*``. All times and durations are in milliseconds."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+
+from ..replies import (
+    Counts,
+    Dropped,
+    ExecutionInfo,
+    Expired,
+    FrontierCheck,
+    FrontierInfo,
+    Group,
+    GroupsPage,
+    Known,
+    Lease,
+    LeasedUri,
+    Moved,
+    QueuedUri,
+    Released,
+    Swept,
+    UrisPage,
+    Why,
+    WhyExecution,
+    WhyLease,
+    named,
+    new,
+)
+from . import Bytes, Command, Seq, Wait, Word, data, many, nothing, number, same, text, word
+
+
+class Item(NamedTuple):
+    """A URI to queue. A plain tuple does as well."""
+
+    chg: Bytes
+    uri: Bytes
+    #: Earliest time at which it may be fetched; 0 means now.
+    at: int = 0
+    #: Distance from a seed.
+    depth: int = 0
+    #: Identifies the request instead of the URI, 1 to 64 bytes; only for ``discover``.
+    key: Optional[Bytes] = None
+    #: Bytes that come back with the lease; only for ``discover``.
+    payload: Optional[Bytes] = None
+
+
+class Settlement(NamedTuple):
+    """A URL to settle. A plain tuple does as well."""
+
+    chg: Bytes
+    uri: Bytes
+    #: Time at which the URL is due; None if it is done.
+    at: Optional[int] = None
+
+
+class Next(NamedTuple):
+    """Options of the next lease, as in ``next``."""
+
+    lease: Optional[int] = None
+    block: Optional[int] = None
+    uris: Optional[int] = None
+    gate: Optional[int] = None
+    execution: Optional[Bytes] = None
+
+    @functools.lru_cache(maxsize=64)
+    def words(self) -> Tuple[Word, ...]:
+        """Returns the words of the options. A time to wait is the last word."""
+        words: List[Word] = []
+        number(words, b"LEASE", self.lease)
+        number(words, b"URIS", self.uris)
+        number(words, b"GATE", self.gate)
+        text(words, b"EXECUTION", self.execution)
+        number(words, b"BLOCK", self.block)
+        return tuple(words)
+
+
+def _lease(row: Any) -> Lease:
+    if len(row) == 7:
+        row.append(None)
+    else:
+        row[7] = [new(LeasedUri, uri) for uri in row[7]]
+    return new(Lease, row)
+
+
+def _is_nil(reply: Any) -> bool:
+    return reply is None
+
+
+def add(
+    prefix: bytes, execution: Bytes, groups: Iterable[Tuple[Bytes, int]], *, seq: Seq = None
+) -> Command[List[Optional[int]]]:
+    """Counts URIs that the caller keeps, given as pairs of a group and the earliest time of the fetch (CHG.ADD).
+
+    Returns the number of URIs that each group has now, or None if its budget is used up. The client numbers the call,
+    so that it counts once even if it is repeated; ``seq`` sets another writer and number.
+    """
+    words: List[Word] = ["CHG.ADD", prefix, data(execution)]
+    if seq:
+        words += (b"SEQ", data(seq[0]), seq[1])
+    start = len(words)
+    for chg, at in groups:
+        words += (chg if type(chg) is bytes else data(chg), at)
+    if len(words) == start:
+        return Command([], lambda _: [])
+    return Command(words, same, seq_at=3 if seq is None else 0)
+
+
+def add_uri(
+    prefix: bytes, execution: Bytes, items: Iterable[Sequence[Any]], *, weight: Optional[int] = None
+) -> Command[List[Optional[int]]]:
+    """Stores and counts URIs, given as ``Item`` (CHG.ADDURI).
+
+    Returns the number of URIs that each group has now, or None if its budget is used up.
+    """
+    words: List[Word] = ["CHG.ADDURI", prefix, data(execution)]
+    number(words, b"WEIGHT", weight)
+    start = len(words)
+    for item in items:
+        chg, uri, at, depth, key, payload = Item(*item)
+        if key is not None or payload is not None:
+            raise ValueError("add_uri takes no keys and payloads: use discover")
+        words += (data(chg), at, depth, data(uri))
+    return Command(words, same) if len(words) > start else Command([], lambda _: [])
+
+
+def block(prefix: bytes, chg: Bytes, until: int) -> Command[None]:
+    """Blocks a group until a given time; 0 ends the block (CHG.BLOCK)."""
+    return Command(["CHG.BLOCK", prefix, data(chg), b"UNTIL", until], nothing)
+
+
+_check = named(FrontierCheck)
+
+
+def check(prefix: bytes) -> Command[FrontierCheck]:
+    """Checks the frontier for lost and double-counted URIs (CHG.CHECK)."""
+    return Command(["CHG.CHECK", prefix], _check, is_job=True)
+
+
+_counts = named(Counts)
+
+
+def count(prefix: bytes, execution: Bytes, *, group: Optional[Bytes] = None) -> Command[Counts]:
+    """Returns how many URLs an execution knows, by state; with ``group``, only those of a group (CHG.COUNT)."""
+    words: List[Word] = ["CHG.COUNT", prefix, data(execution)]
+    text(words, b"GROUP", group)
+    return Command(words, _counts, is_job=group is not None)
+
+
+_FORMS = {(False, False): b"URI", (True, False): b"KEY", (False, True): b"PAYLOAD", (True, True): b"KEYPAYLOAD"}
+
+
+def discover(
+    prefix: bytes,
+    execution: Bytes,
+    items: Iterable[Sequence[Any]],
+    *,
+    fresh: Optional[int] = None,
+    weight: Optional[int] = None,
+) -> Command[List[Optional[int]]]:
+    """Queues the URLs that the crawl does not know yet, given as ``Item`` (CHG.DISCOVER).
+
+    Either all items have a key or none has one; the same applies to payloads. With ``fresh``, URLs that ended at least
+    this long ago count as new. Returns for each item the number of URIs that its group has now, 0 if the URL is known,
+    or None if it was refused. A call that was repeated after a broken connection may find its own URLs known.
+    """
+    rows: List[Any] = [item if len(item) == 6 else Item(*item) for item in items]
+    if not rows:
+        return Command([], lambda _: [])
+    form = (rows[0][4] is not None, rows[0][5] is not None)
+    words: List[Word] = ["CHG.DISCOVER", prefix, data(execution), _FORMS[form]]
+    number(words, b"FRESH", fresh)
+    number(words, b"WEIGHT", weight)
+    words += (b"ITEMS", len(rows))
+    for chg, uri, at, depth, key, payload in rows:
+        if (key is not None, payload is not None) != form:
+            raise ValueError("either all items have a key or none has one, and the same for payloads")
+        words += (chg if type(chg) is bytes else data(chg), at, depth, uri if type(uri) is bytes else data(uri))
+        if key is not None:
+            words.append(data(key))
+        if payload is not None:
+            words.append(data(payload))
+    return Command(words, same)
+
+
+def done(prefix: bytes, chg: Bytes, token: int, execution: Bytes, uris: Iterable[Bytes] = ()) -> Command[int]:
+    """Ends URIs of a lease, also after its group was freed; all of them if none is given (CHG.DONE).
+
+    URIs with a key are named by the key. Returns the number of URIs that ended.
+    """
+    return Command(["CHG.DONE", prefix, data(chg), token, data(execution), *many(uris)], same)
+
+
+def drop(prefix: bytes, execution: Optional[Bytes] = None, *, group: Optional[Bytes] = None) -> Command[Dropped]:
+    """Removes all URIs of a crawl, or with ``group`` those of all crawls from a group (CHG.DROP)."""
+    if (execution is None) == (group is None):
+        raise ValueError("drop takes either an execution or a group")
+    words: List[Word] = ["CHG.DROP", prefix]
+    if execution is not None:
+        words.append(data(execution))
+    text(words, b"GROUP", group)
+    return Command(words, lambda reply: Dropped(*reply), is_job=True)
+
+
+def expired(prefix: bytes, *, count: Optional[int] = None) -> Command[List[Expired]]:
+    """Returns reports of expired leases, each once (CHG.EXPIRED). A call that fails is not repeated."""
+    words: List[Word] = ["CHG.EXPIRED", prefix]
+    number(words, b"COUNT", count)
+    return Command(words, lambda reply: [Expired(*row) for row in reply], is_repeatable=False)
+
+
+def extend(prefix: bytes, chg: Bytes, token: int, ms: int) -> Command[int]:
+    """Makes a lease last for this time from now on, and returns the new deadline (CHG.EXTEND)."""
+    return Command(["CHG.EXTEND", prefix, data(chg), token, ms], same)
+
+
+def forget(
+    prefix: bytes,
+    execution: Bytes,
+    uris: Optional[Iterable[Bytes]] = None,
+    *,
+    group: Optional[Bytes] = None,
+    before: Optional[int] = None,
+    state: Optional[str] = None,
+) -> Command[int]:
+    """Forgets these URLs; without ``uris``, all ended ones that match every option (CHG.FORGET).
+
+    ``state`` is ``done`` or ``givenup``. Returns the number of forgotten URLs.
+    """
+    words: List[Word] = ["CHG.FORGET", prefix, data(execution)]
+    if uris is not None:
+        names = many(uris)
+        if not names:
+            return Command([], lambda _: 0)
+        words += (b"URIS", len(names), *names)
+    text(words, b"GROUP", group)
+    number(words, b"BEFORE", before)
+    if state is not None:
+        words += (b"STATE", word(state, ("done", "givenup")))
+    return Command(words, same, is_job=uris is None)
+
+
+def group(prefix: bytes, group: Bytes, chgs: Iterable[Bytes]) -> Command[None]:
+    """Puts groups behind a shared gate; an empty name removes them from theirs (CHG.GROUP)."""
+    return Command(["CHG.GROUP", prefix, data(group), *many(chgs)], nothing)
+
+
+_info = named(FrontierInfo)
+_execution_info = named(ExecutionInfo)
+
+
+def info(prefix: bytes) -> Command[FrontierInfo]:
+    """Returns the figures of the frontier (CHG.INFO)."""
+    return Command(["CHG.INFO", prefix], _info)
+
+
+def execution_info(prefix: bytes, execution: Bytes) -> Command[ExecutionInfo]:
+    """Returns the figures of one crawl (CHG.INFO … EXECUTION)."""
+    return Command(["CHG.INFO", prefix, b"EXECUTION", data(execution)], _execution_info)
+
+
+def _known(row: Any) -> Optional[Known]:
+    return None if row is None else Known(row[0].decode(), *row[1:])
+
+
+def known(prefix: bytes, execution: Bytes, uris: Iterable[Bytes]) -> Command[List[Optional[Known]]]:
+    """Returns what became of URLs, or None for an unknown one (CHG.KNOWN). A URL with a key is named by the key."""
+    names = many(uris)
+    if not names:
+        return Command([], lambda _: [])
+    return Command(["CHG.KNOWN", prefix, data(execution), *names], lambda reply: [_known(row) for row in reply])
+
+
+def limit(
+    prefix: bytes,
+    chg: Bytes,
+    *,
+    parallel: Optional[int] = None,
+    gap: Optional[int] = None,
+    delay: Optional[int] = None,
+    budget: Optional[int] = None,
+) -> Command[None]:
+    """Sets limits of a group: fetches at a time, time between starts, pause, and further URIs (CHG.LIMIT).
+
+    A ``delay`` or ``budget`` of -1 removes that limit.
+    """
+    words: List[Word] = ["CHG.LIMIT", prefix, data(chg)]
+    number(words, b"PARALLEL", parallel)
+    number(words, b"GAP", gap)
+    number(words, b"DELAY", delay)
+    number(words, b"BUDGET", budget)
+    return Command(words, nothing)
+
+
+def _groups(reply: Any) -> GroupsPage:
+    return GroupsPage(reply[0], [Group(chg, state.decode(), time, queued) for chg, state, time, queued in reply[1]])
+
+
+def list_groups(
+    prefix: bytes, *, state: Optional[str] = None, cursor: Optional[Bytes] = None, count: Optional[int] = None
+) -> Command[GroupsPage]:
+    """Returns a page of queued groups; ``state`` is ``waiting``, ``ready`` or ``busy`` (CHG.LIST)."""
+    words: List[Word] = ["CHG.LIST", prefix]
+    if state is not None:
+        words += (b"STATE", word(state, ("waiting", "ready", "busy")))
+    text(words, b"CURSOR", cursor)
+    number(words, b"COUNT", count)
+    return Command(words, _groups)
+
+
+def move(prefix: bytes, source: Bytes, target: Bytes) -> Command[Moved]:
+    """Moves the queue of one group to another (CHG.MOVE). A call that fails is not repeated."""
+    words: List[Word] = ["CHG.MOVE", prefix, data(source), data(target)]
+    return Command(words, lambda reply: Moved(*reply), is_repeatable=False, is_job=True)
+
+
+def _leases(reply: Any) -> List[Lease]:
+    return [] if reply is None else [_lease(row) for row in reply]
+
+
+def next(
+    prefix: bytes,
+    *,
+    lease: Optional[int] = None,
+    count: Optional[int] = None,
+    block: Optional[int] = None,
+    group: Optional[Bytes] = None,
+    uris: Optional[int] = None,
+    gate: Optional[int] = None,
+    execution: Optional[Bytes] = None,
+) -> Command[List[Lease]]:
+    """Leases the groups that have been due for longest; an empty list if no group is due (CHG.NEXT).
+
+    ``block`` waits for a group for up to this time, 0 without a limit. The client splits a wait that is longer than
+    its timeout. If the connection breaks, a lease whose reply was lost expires at its deadline.
+    """
+    words: List[Word] = ["CHG.NEXT", prefix]
+    number(words, b"COUNT", count)
+    text(words, b"GROUP", group)
+    words += Next(lease, block, uris, gate, execution).words()
+    wait = None if block is None else Wait(block, _is_nil, -1)
+    return Command(words, _leases, wait=wait)
+
+
+def pack(prefix: bytes) -> Command[int]:
+    """Moves the frontier into one packed value, and returns the number of moved groups (CHG.PACK)."""
+    return Command(["CHG.PACK", prefix], same, is_job=True)
+
+
+def _held(name: str, prefix: bytes, chg: Optional[Bytes], execution: Optional[Bytes]) -> Command[None]:
+    if chg is not None and execution is not None:
+        raise ValueError("give either a group or an execution")
+    words: List[Word] = [name, prefix]
+    if chg is not None:
+        words.append(data(chg))
+    text(words, b"EXECUTION", execution)
+    return Command(words, nothing, is_job=execution is not None)
+
+
+def pause(prefix: bytes, chg: Optional[Bytes] = None, *, execution: Optional[Bytes] = None) -> Command[None]:
+    """Pauses a group, a crawl, or without arguments the whole frontier (CHG.PAUSE)."""
+    return _held("CHG.PAUSE", prefix, chg, execution)
+
+
+def resume(prefix: bytes, chg: Optional[Bytes] = None, *, execution: Optional[Bytes] = None) -> Command[None]:
+    """Ends a pause of a group, a crawl, or without arguments of the whole frontier (CHG.RESUME)."""
+    return _held("CHG.RESUME", prefix, chg, execution)
+
+
+def _released(reply: Any) -> Released:
+    if isinstance(reply, int):
+        return Released(reply, None)
+    return Released(reply[0], None if reply[1] is None else _lease(reply[1]))
+
+
+def release(
+    prefix: bytes,
+    chg: Bytes,
+    token: int,
+    *,
+    at: Optional[int] = None,
+    delay: Optional[int] = None,
+    elapsed: Optional[int] = None,
+    factor: Optional[float] = None,
+    min: Optional[int] = None,
+    max: Optional[int] = None,
+    crawl_delay: Optional[int] = None,
+    retry_after: Optional[int] = None,
+    status: Optional[int] = None,
+    done: Optional[Bytes] = None,
+    count: Optional[int] = None,
+    retry: Optional[int] = None,
+    payload: Optional[Bytes] = None,
+    later: Optional[int] = None,
+    next: Optional[Next] = None,
+) -> Command[Released]:
+    """Releases a lease after the fetch, and with ``next`` leases the next group (CHG.RELEASE).
+
+    The pause ends ``at`` a time, lasts for ``delay``, or is computed from ``elapsed`` and the facts after it.
+    ``done`` names the execution whose URIs have ended (``count`` of them if the frontier does not keep them),
+    ``retry`` is the time of the next attempt, with a new ``payload`` if given, and ``later`` leaves the URIs with the
+    token for this long. Without any of them, the URIs are put back. The same release may be sent again.
+    """
+    words: List[Word] = ["CHG.RELEASE", prefix, chg if type(chg) is bytes else data(chg), token]
+    if elapsed is not None:
+        words += (b"ELAPSED", elapsed)
+    if status is not None:
+        words += (b"STATUS", status)
+    if factor is not None:
+        words += (b"FACTOR", b"%.3f" % factor)
+    if min is not None:
+        words += (b"MIN", min)
+    if max is not None:
+        words += (b"MAX", max)
+    if crawl_delay is not None:
+        words += (b"CRAWLDELAY", crawl_delay)
+    if retry_after is not None:
+        words += (b"RETRYAFTER", retry_after)
+    if delay is not None:
+        words += (b"DELAY", delay)
+    if at is not None:
+        words += (b"AT", at)
+    if done is not None:
+        words += (b"DONE", done if type(done) is bytes else data(done))
+        if count is not None:
+            words.append(count)
+    if retry is not None:
+        words += (b"RETRY", retry)
+        text(words, b"PAYLOAD", payload)
+    if later is not None:
+        words += (b"LATER", later)
+    if next is None:
+        return Command(words, _released)
+    words.append(b"NEXT")
+    words += next.words()
+    if next.block is None:
+        return Command(words, _released)
+
+    def then(reply: Any) -> Command[Released]:
+        """Continues the wait: the lease is released, and the next one is wanted."""
+        rest = Command(["CHG.NEXT", prefix, *next.words()], lambda more: _released([reply[0], more and more[0]]))
+        rest.wait = Wait(0, _is_nil, -1)
+        return rest
+
+    return Command(words, _released, wait=Wait(next.block, lambda reply: reply[1] is None, -1, then))
+
+
+def repair(prefix: bytes) -> Command[FrontierCheck]:
+    """Repairs the inconsistencies that ``check`` finds (CHG.REPAIR)."""
+    return Command(["CHG.REPAIR", prefix], _check, is_job=True)
+
+
+def settle(
+    prefix: bytes, execution: Bytes, items: Iterable[Sequence[Any]], *, status: Optional[int] = None
+) -> Command[List[Optional[int]]]:
+    """Ends URLs, or sets the time of their next fetch, by name, given as ``Settlement`` (CHG.SETTLE).
+
+    Returns for each item 1 if something changed, 0 if not, and None if it was refused.
+    """
+    words: List[Word] = ["CHG.SETTLE", prefix, data(execution)]
+    number(words, b"STATUS", status)
+    rows = [Settlement(*item) for item in items]
+    if not rows:
+        return Command([], lambda _: [])
+    words += (b"ITEMS", len(rows))
+    for chg, uri, at in rows:
+        words += (data(chg), data(uri), b"NEVER" if at is None else at)
+    return Command(words, same)
+
+
+def space(
+    prefix: bytes, execution: Bytes, *, bits: Optional[int] = None, share: Optional[Bytes] = None
+) -> Command[None]:
+    """Makes an execution remember its URLs, with 96 or 128 ``bits``, or together with others (CHG.SPACE)."""
+    words: List[Word] = ["CHG.SPACE", prefix, data(execution)]
+    number(words, b"BITS", bits)
+    text(words, b"SHARE", share)
+    return Command(words, nothing)
+
+
+def sweep(prefix: bytes, *, limit: Optional[int] = None) -> Command[Swept]:
+    """Moves due groups to the ready queue; only plain clients need this (CHG.SWEEP)."""
+    words: List[Word] = ["CHG.SWEEP", prefix]
+    number(words, b"LIMIT", limit)
+    return Command(words, lambda reply: Swept(*reply), is_job=True)
+
+
+def unpack(prefix: bytes) -> Command[int]:
+    """Restores the documented keys, and returns the number of moved groups (CHG.UNPACK)."""
+    return Command(["CHG.UNPACK", prefix], same, is_job=True)
+
+
+def _uris(reply: Any) -> UrisPage:
+    return UrisPage(reply[0], [QueuedUri(*row) for row in reply[1]])
+
+
+def uris(
+    prefix: bytes, chg: Bytes, *, cursor: Optional[Bytes] = None, count: Optional[int] = None
+) -> Command[UrisPage]:
+    """Returns a page of the URIs of a group (CHG.URIS)."""
+    words: List[Word] = ["CHG.URIS", prefix, data(chg)]
+    text(words, b"CURSOR", cursor)
+    number(words, b"COUNT", count)
+    return Command(words, _uris)
+
+
+_why_lease, _why_execution = named(WhyLease), named(WhyExecution)
+_why = named(
+    Why,
+    leases=lambda rows: [_why_lease(row) for row in rows],
+    executions=lambda rows: [_why_execution(row) for row in rows],
+)
+
+
+def why(prefix: bytes, chg: Bytes) -> Command[Why]:
+    """Explains why a group is not being fetched from (CHG.WHY)."""
+    return Command(["CHG.WHY", prefix, data(chg)], _why)

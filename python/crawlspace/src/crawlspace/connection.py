@@ -1,0 +1,90 @@
+"""What both kinds of clients know about redis-py."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import uuid
+from typing import Any, Deque, List, Optional
+
+import redis
+from redis.exceptions import AuthenticationError, AuthorizationError, ClusterError, RedisClusterException
+
+from .commands import Command, Word
+
+#: Timeout of a reply in seconds, and that of a job. They apply to clients that this package makes of a URL.
+REPLY, JOB = 20.0, 6 * 3600.0
+#: Timeout of a connection in seconds.
+CONNECT = 5.0
+#: Pauses between two attempts in seconds: the first one and the longest one.
+PAUSE, MAX_PAUSE = 0.05, 2.0
+#: Seconds for which a worker that stops tries to give back what it holds.
+PARTING = 2.0
+
+#: Errors of redis-py after which a retry may succeed.
+FAILURES = (redis.ConnectionError, redis.TimeoutError, ClusterError, RedisClusterException, OSError)
+#: Those among them for which it does not.
+FINAL = (AuthenticationError, AuthorizationError)
+#: All errors of redis-py that this package handles.
+CAUSES = (redis.ResponseError, *FAILURES)
+#: Code words after which a retry may succeed, because the server restarts or changes its role, or a slot moves.
+PASSING = frozenset(("LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "UNBLOCKED", "BUSY"))
+#: Code words after which other connections of the pool lead to the wrong server, too.
+MOVED = frozenset(("READONLY", "MASTERDOWN", "UNBLOCKED"))
+
+
+def settings(server: Any) -> Any:
+    """Returns the settings of the connections of a client."""
+    for holder in (getattr(server, "connection_pool", None), server, getattr(server, "nodes_manager", None)):
+        found = getattr(holder, "connection_kwargs", None)
+        if found is not None:
+            return found
+    return {}
+
+
+def check(server: Any, kinds: Any) -> None:
+    """Refuses a client that this package cannot use."""
+    if not isinstance(server, kinds):
+        names = " or ".join(f"{kind.__module__.rsplit('.', 1)[0]}.{kind.__name__}" for kind in kinds)
+        raise TypeError(f"expected a URL, or a client of the class {names}, not {type(server).__name__}")
+    if settings(server).get("decode_responses"):
+        raise ValueError("this client has decode_responses=True: use one without it, because replies contain any bytes")
+
+
+def longest_wait(server: Any) -> Optional[int]:
+    """Returns how many milliseconds a command may wait, so that the client does not time out; None without a limit."""
+    default = inspect.signature(redis.Redis.__init__).parameters["socket_timeout"].default
+    timeout = settings(server).get("socket_timeout", default)
+    return None if timeout is None else max(1, int(timeout * 500))
+
+
+class Writer:
+    """A sequence of numbered calls, so that a repeated call counts once. It is used for one call at a time."""
+
+    def __init__(self) -> None:
+        self.name = uuid.uuid4().hex.encode()
+        self.numbers = itertools.count(1)
+
+
+class Writers:
+    """Writers that are not in use. As many exist as there are calls at the same time."""
+
+    def __init__(self) -> None:
+        self._free: Deque[Writer] = Deque()
+
+    def number(self, command: Command[Any]) -> "tuple[List[Word], Optional[Writer]]":
+        """Returns the words of the command with its number, and the writer, which `free` takes back."""
+        at = command.seq_at
+        if not at:
+            return command.words, None
+        try:
+            writer = self._free.pop()
+        except IndexError:
+            writer = Writer()
+        words = command.words
+        return [*words[:at], b"SEQ", writer.name, next(writer.numbers), *words[at:]], writer
+
+    def free(self, writer: Optional[Writer]) -> None:
+        """Takes a writer back when its call has ended."""
+        if writer is not None:
+            self._free.append(writer)

@@ -1,0 +1,7 @@
+"""Clients that block. ``generate.py`` writes this folder."""
+
+from .dedupe import Dedupe, OpenCapture
+from .frontier import Facts, Frontier, HeldLease, Leases
+from .tags import Tags
+
+__all__ = ["Dedupe", "Facts", "Frontier", "HeldLease", "Leases", "OpenCapture", "Tags"]

@@ -1,0 +1,117 @@
+"""A dedupe index, and the helper that carries its loop."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from ..commands import Bytes, data, dedupe
+from ..connection import FAILURES, PARTING
+from ..errors import Error, Stale
+from ..replies import Record
+from .client import Client, call
+
+
+class OpenCapture:
+    """A payload whose record is about to be written, as a context manager; see ``Dedupe.capture``."""
+
+    def __init__(
+        self, index: "Dedupe", crawl: Bytes, hash: Bytes, px: int, block: Optional[int], with_wacz: bool
+    ) -> None:
+        #: The original record of the payload; None if the payload is new and must be stored.
+        self.original: Optional[Record] = None
+        #: The WACZ file that holds the original, with ``with_wacz``.
+        self.filename: Optional[bytes] = None
+        self.crawl = data(crawl)
+        self.hash = data(hash)
+        self._index = index
+        self._px = px
+        self._block = block
+        self._with_wacz = with_wacz
+        self._token: Optional[int] = None
+
+    def __enter__(self) -> "OpenCapture":
+        claim = self._index.claim(
+            self.crawl, self.hash, self._px, block=self._block, with_wacz=self._with_wacz
+        )
+        self.original = claim.original
+        self.filename = claim.filename
+        self._token = claim.token
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._token is None:
+            return
+        try:
+            # A claim that cannot be released expires.
+            self._index._run(dedupe.unclaim(self._index.prefix, self.hash, self._token), PARTING)
+        except (Error, *FAILURES):
+            pass
+        self._token = None
+
+    def add(self, date: Bytes, url: Bytes, size: int, wacz_index: int = 0) -> bool:
+        """Adds the ``response`` record that was written. Returns False if the crawl had this hash already.
+
+        If the claim has expired and another worker holds it now, the record is added without it: it is in the file.
+        """
+        record = dedupe.Response(self.hash, date, url, size, wacz_index)
+        token, self._token = self._token, None
+        if token is not None:
+            try:
+                return bool(self._index.add(self.crawl, [record], token=token))
+            except Stale:
+                pass
+            except BaseException:
+                self._token = token
+                raise
+        return bool(self._index.add(self.crawl, [record]))
+
+    def revisit(self, size: int, *, ref: Optional[Bytes] = None, no_ref: bool = False) -> None:
+        """Counts the ``revisit`` record that was written for the original."""
+        if self.original is None:
+            raise ValueError("this payload has no original: store it, and call add")
+        record = dedupe.Revisit(self.hash, size, self.original)
+        self._index.revisit(self.crawl, [record], ref=ref, no_ref=no_ref)
+
+
+class Dedupe(Client):
+    """A dedupe index under a prefix. Each method is a command; the docstring names its page."""
+
+    def capture(
+        self, crawl: Bytes, hash: Bytes, *, px: int = 60_000, block: Optional[int] = 0, with_wacz: bool = False
+    ) -> OpenCapture:
+        """Claims a payload while its record is written, as a context manager.
+
+        If the body finds an ``original``, it writes a ``revisit`` record and calls ``revisit``; otherwise it stores
+        the payload and calls ``add``. If it does neither, or raises, the claim is released. ``px`` is the lifetime of
+        the claim, in case the process dies. If another worker stores the payload, the call waits for up to ``block``
+        milliseconds, 0 without a limit and None not at all; then the payload counts as new.
+        """
+        return OpenCapture(self, crawl, hash, px, block, with_wacz)
+
+    add = call(dedupe.add)
+    begin = call(dedupe.begin)
+    cancel = call(dedupe.cancel)
+    check = call(dedupe.check)
+    claim = call(dedupe.claim)
+    commit = call(dedupe.commit)
+    crawls = call(dedupe.crawls)
+    lookup = call(dedupe.lookup)
+    lookup_with_wacz = call(dedupe.lookup_with_wacz)
+    lookup_url = call(dedupe.lookup_url)
+    pack = call(dedupe.pack)
+    profile = call(dedupe.profile)
+    remove = call(dedupe.remove)
+    repair = call(dedupe.repair)
+    required_by = call(dedupe.required_by)
+    requires = call(dedupe.requires)
+    requires_json = call(dedupe.requires_json)
+    retain = call(dedupe.retain)
+    revisit = call(dedupe.revisit)
+    stats = call(dedupe.stats)
+    crawl_stats = call(dedupe.crawl_stats)
+    unclaim = call(dedupe.unclaim)
+    unpack = call(dedupe.unpack)
+    urls = call(dedupe.urls)
+    wacz_close = call(dedupe.wacz_close)
+    wacz_list = call(dedupe.wacz_list)
+    wacz_open = call(dedupe.wacz_open)

@@ -1,0 +1,326 @@
+"""A frontier, and the helper that carries its loop."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Generator, Callable, List, Optional, TypedDict, TypeVar
+
+from ..commands import Bytes, Command, chg as commands, data
+from ..connection import FAILURES, PARTING
+from ..errors import Error, NoChg, Stale
+from ..replies import Lease, LeasedUri
+from .client import LOG, Client, call
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+T = TypeVar("T")
+
+#: Facts and fate of a lease without an end.
+_NOTHING: "dict[str, Any]" = {}
+
+#: Milliseconds for which `later` keeps URIs if the loop does not say how long its leases last.
+LATER = 600_000
+
+
+class Facts(TypedDict, total=False):
+    """Facts of a fetch, from which the server computes the pause of the group; see CHG.RELEASE.
+
+    Without ``due`` and ``delay``, ``elapsed`` is the time since the lease was granted, unless it is given.
+    """
+
+    status: int
+    elapsed: int
+    retry_after: int
+    crawl_delay: int
+    factor: float
+    min: int
+    max: int
+    #: Length of the pause from now on.
+    delay: int
+    #: End of the pause.
+    due: int
+
+
+class HeldLease:
+    """A lease in the body of the loop. ``done``, ``retry`` or ``later`` say how it ends.
+
+    ``done`` and ``retry`` send nothing: the loop ends the lease and takes the next one in one round trip. If the body
+    calls none of them, or raises, the URIs are put back, and the pause of the group begins.
+    """
+
+    __slots__ = ("lease", "_frontier", "_options", "_begun", "_is_freed", "_facts", "_fate", "_is_ending")
+
+    def __init__(self, frontier: "Frontier", lease: Lease, options: "Options") -> None:
+        #: The reply of the server.
+        self.lease = lease
+        self._frontier = frontier
+        self._options = options
+        self._begun = time.monotonic()
+        # A lease with GATE, or after `later`, has freed its group; the URIs stay with the token.
+        self._is_freed = options.next.gate is not None and bool(lease.uris)
+        self._facts = self._fate = _NOTHING
+        self._is_ending = False
+
+    @property
+    def chg(self) -> bytes:
+        """The leased group."""
+        return self.lease.chg
+
+    @property
+    def token(self) -> int:
+        """Token of the lease."""
+        return self.lease.token
+
+    @property
+    def execution(self) -> Optional[bytes]:
+        """The execution of the URIs; None if the frontier does not keep them."""
+        return self.lease.execution
+
+    @property
+    def uris(self) -> List[LeasedUri]:
+        """The leased URIs, with their keys, payloads and depths. Empty if the frontier does not keep URIs."""
+        return self.lease.uris or []
+
+    @property
+    def uri(self) -> bytes:
+        """The URI to fetch; of several, the first one."""
+        if self.uris:
+            return self.uris[0].uri
+        if self.lease.uri is None:
+            raise ValueError("the frontier does not keep the URIs of this group")
+        return self.lease.uri
+
+    @property
+    def key(self) -> Optional[bytes]:
+        """Key of the URI; None if it has none."""
+        return self.uris[0].key if self.uris else None
+
+    @property
+    def payload(self) -> Optional[bytes]:
+        """Payload of the URI; None if it has none."""
+        return self.uris[0].payload if self.uris else None
+
+    @property
+    def depth(self) -> int:
+        """Distance of the URI from a seed; 0 if the lease does not tell."""
+        return self.uris[0].depth if self.uris else 0
+
+    @property
+    def attempts(self) -> int:
+        """Number of leases of the URI that expired; 0 if the lease does not tell."""
+        return self.uris[0].attempts if self.uris else 0
+
+    @property
+    def elapsed(self) -> int:
+        """Milliseconds since the lease was granted."""
+        return round((time.monotonic() - self._begun) * 1000)
+
+    def done(
+        self, *, execution: Optional[Bytes] = None, count: Optional[int] = None, **facts: "Unpack[Facts]"
+    ) -> None:
+        """Ends the URIs. If the frontier does not keep them, ``execution`` says whose URIs, and ``count`` how many."""
+        whose = self.execution if execution is None else data(execution)
+        if whose is None:
+            raise ValueError("the frontier does not keep the URIs of this group: name the execution")
+        self._end(facts, {"done": whose} if count is None else {"done": whose, "count": count})
+
+    def retry(self, at: int = 0, *, payload: Optional[Bytes] = None, **facts: "Unpack[Facts]") -> None:
+        """Puts the URIs back, to be fetched at this time, with another payload if one is given."""
+        if payload is not None and self._is_freed:
+            raise ValueError("the payload cannot be replaced after the group was freed")
+        self._end(facts, {"retry": at, "payload": payload})
+
+    def _end(self, facts: Facts, fate: "dict[str, Any]") -> None:
+        self._fate = fate
+        if not self._is_freed:
+            self._facts = self._pause(facts)
+
+    def _pause(self, facts: Facts) -> "dict[str, Any]":
+        """Returns the options of RELEASE for these facts."""
+        if "due" in facts:
+            return {"at": facts["due"]}
+        if "delay" in facts:
+            return {"delay": facts["delay"]}
+        elapsed = round((time.monotonic() - self._begun) * 1000)
+        return {"elapsed": elapsed, **self._options.pause, **facts}
+
+    def later(self, ms: Optional[int] = None, **facts: "Unpack[Facts]") -> None:
+        """Frees the group now, and keeps the URIs for this long, to be ended by ``done`` or ``retry``.
+
+        Use it if the links of a page take long to queue. When the time is over, URIs that have not ended return to the
+        queue, as after an expired lease. ``ms`` is the lifetime of the leases without an argument.
+        """
+        if self._is_freed:
+            raise ValueError("this lease has freed its group already")
+        keep = ms or self._options.next.lease or LATER
+        release = commands.release(self._frontier.prefix, self.chg, self.token, later=keep, **self._pause(facts))
+        self._frontier._run(release)
+        self._is_freed = True
+
+    def extend(self, ms: Optional[int] = None) -> int:
+        """Makes the lease last for this time from now on, and returns the deadline.
+
+        Without an argument, the time is the lifetime of the leases of the loop.
+        """
+        return self._frontier.extend(self.chg, self.token, ms or self._options.next.lease or LATER)
+
+    def _release(self, next: Optional[commands.Next]) -> "Command[Any]":
+        facts, lease = self._facts or self._pause({}), self.lease
+        return commands.release(self._frontier.prefix, lease.chg, lease.token, next=next, **self._fate, **facts)
+
+    def _finish(self) -> Optional[Lease]:
+        """Ends the lease, and returns the next one."""
+        options = self._options
+        try:
+            self._is_ending = True
+            if not self._is_freed:
+                lease: Optional[Lease] = (self._frontier._run(self._release(options.next))).lease
+                return lease
+            self._end_freed(None)
+        except (Stale, NoChg) as error:
+            LOG.warning("%r: %s", self.chg, error)
+        self._is_ending = False
+        return self._frontier._take(options)
+
+    def _end_freed(self, patience: Optional[float]) -> None:
+        frontier, fate = self._frontier, self._fate
+        if "done" in fate:
+            frontier._run(commands.done(frontier.prefix, self.chg, self.token, fate["done"]), patience)
+        elif "retry" in fate:
+            # SETTLE takes no token. EXTEND checks it, and prevents that the lease expires in between.
+            frontier._run(commands.extend(frontier.prefix, self.chg, self.token, LATER), patience)
+            items = [(self.chg, uri.uri if uri.key is None else uri.key, fate["retry"]) for uri in self.uris]
+            frontier._run(commands.settle(frontier.prefix, self.execution or b"", items), patience)
+
+    def _leave(self) -> None:
+        """Ends the lease when the loop ends before its turn."""
+        frontier = self._frontier
+        try:
+            if self._is_freed:
+                self._fate = self._fate or {"retry": 0}
+                self._end_freed(PARTING)
+            elif self._is_ending:
+                # The reply was lost. The same release returns the lease that it granted.
+                again = self._options.next._replace(block=None)
+                lease = (frontier._run(self._release(again), PARTING)).lease
+                if lease is not None:
+                    frontier._run(commands.release(frontier.prefix, lease.chg, lease.token, delay=0), PARTING)
+            else:
+                frontier._run(self._release(None), PARTING)
+        except (Error, *FAILURES) as error:
+            LOG.warning("%r: %s: the lease expires by itself", self.chg, error)
+
+
+class Options:
+    """Options of a loop."""
+
+    def __init__(self, next: commands.Next, pause: "dict[str, Any]") -> None:
+        self.next = next
+        self.pause = pause
+
+
+class Leases:
+    """The leases of a worker, as an iterator and a context manager; see ``Frontier.leases``."""
+
+    def __init__(self, begin: "Callable[[], Generator[HeldLease, None, None]]") -> None:
+        self._begin = begin
+        self._begun: "Optional[Generator[HeldLease, None, None]]" = None
+
+    def __iter__(self) -> "Generator[HeldLease, None, None]":
+        return self._begin() if self._begun is None else self._begun
+
+    def __enter__(self) -> "Self":
+        self._begun = self._begin()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._begun is not None:
+            self._begun.close()
+
+
+class Frontier(Client):
+    """A frontier under a prefix. Each method is a command; the docstring names its page."""
+
+    def leases(
+        self,
+        *,
+        execution: Optional[Bytes] = None,
+        uris: Optional[int] = 1,
+        lease: Optional[int] = None,
+        gate: Optional[int] = None,
+        idle: Optional[int] = None,
+        factor: Optional[float] = None,
+        min: Optional[int] = None,
+        max: Optional[int] = None,
+    ) -> Leases:
+        """Iterates over leases, for the loop of a worker.
+
+        The loop ends when no group was due for ``idle`` milliseconds; without ``idle``, it never ends. ``lease`` is
+        the lifetime of a lease in case the worker dies, ``uris`` the number of URIs of a lease, ``gate`` a pause after
+        which a group is due again while its URIs are still being processed, and ``execution`` the only crawl to fetch.
+        They need a packed frontier; ``uris=None`` also works with a plain one. ``factor``, ``min`` and ``max`` are
+        facts of every fetch.
+
+        If the loop ends by ``break`` or an exception, its lease is given back at once. With asyncio, put the loop into
+        ``with``, so that this happens before the next statement.
+        """
+        block = None if idle == 0 else idle or 0
+        pause = {name: value for name, value in (("factor", factor), ("min", min), ("max", max)) if value is not None}
+        options = Options(commands.Next(lease, block, uris, gate, execution), pause)
+        return Leases(lambda: self._loop(options))
+
+    def _take(self, options: Options) -> Optional[Lease]:
+        leases = self._run(commands.next(self.prefix, **options.next._asdict()))
+        return leases[0] if leases else None
+
+    def _loop(self, options: Options) -> "Generator[HeldLease, None, None]":
+        held: Optional[HeldLease] = None
+        try:
+            lease = self._take(options)
+            while lease is not None:
+                held = HeldLease(self, lease, options)
+                yield held
+                lease = held._finish()
+                held = None
+        except FAILURES:
+            held = None
+            raise
+        except Error:
+            if held is not None:
+                held._fate, held._is_ending = {}, False
+            raise
+        finally:
+            if held is not None:
+                held._leave()
+
+    add = call(commands.add)
+    add_uri = call(commands.add_uri)
+    block = call(commands.block)
+    check = call(commands.check)
+    count = call(commands.count)
+    discover = call(commands.discover)
+    done = call(commands.done)
+    drop = call(commands.drop)
+    expired = call(commands.expired)
+    extend = call(commands.extend)
+    forget = call(commands.forget)
+    group = call(commands.group)
+    info = call(commands.info)
+    execution_info = call(commands.execution_info)
+    known = call(commands.known)
+    limit = call(commands.limit)
+    list = call(commands.list_groups)
+    move = call(commands.move)
+    next = call(commands.next)
+    pack = call(commands.pack)
+    pause = call(commands.pause)
+    release = call(commands.release)
+    repair = call(commands.repair)
+    resume = call(commands.resume)
+    settle = call(commands.settle)
+    space = call(commands.space)
+    sweep = call(commands.sweep)
+    unpack = call(commands.unpack)
+    uris = call(commands.uris)
+    why = call(commands.why)
