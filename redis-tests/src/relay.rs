@@ -21,7 +21,6 @@ pub struct Relay {
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
-    server: u16,
 }
 
 #[derive(Default)]
@@ -35,6 +34,8 @@ struct State {
     refuses: bool,
     connections: Vec<TcpStream>,
     closing: bool,
+    /// Port of the server to which new connections lead.
+    server: u16,
 }
 
 impl Relay {
@@ -45,10 +46,13 @@ impl Relay {
     pub fn to(server: &Server) -> Relay {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let address = listener.local_addr().expect("a bound port");
-        let shared = Arc::new(Shared {
-            state: Mutex::default(),
-            changed: Condvar::new(),
+        let state = State {
             server: server.port(),
+            ..State::default()
+        };
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
         });
         let for_acceptor = Arc::clone(&shared);
         let acceptor = std::thread::spawn(move || accept(&listener, &for_acceptor));
@@ -97,6 +101,11 @@ impl Relay {
         }
         drop(state);
         self.shared.changed.notify_all();
+    }
+
+    /// Leads new connections to another server, as a virtual address does after a failover.
+    pub fn switch(&self, server: &Server) {
+        self.shared.lock().server = server.port();
     }
 
     /// Starts or stops closing new connections immediately.
@@ -148,7 +157,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             continue;
         }
         // If the server is down, close the connection.
-        let Ok(server) = TcpStream::connect(("127.0.0.1", shared.server)) else {
+        let Ok(server) = TcpStream::connect(("127.0.0.1", state.server)) else {
             continue;
         };
         let cuts = state.cuts;

@@ -6,5 +6,6 @@ mod docs;
 mod harness;
 mod loading;
 mod other_modules;
+mod python;
 mod reshard;
 mod versions;

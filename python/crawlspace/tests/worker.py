@@ -1,0 +1,99 @@
+"""A worker of a crawl, as the guides show it. Its pages are a tree of numbers, and its records are lines of a file.
+
+    worker.py URL FILE PAGES PAYLOADS [aio]
+
+With ``aio``, three tasks work at the same time. The worker ends when it is interrupted.
+"""
+
+import asyncio
+import hashlib
+import sys
+from typing import Any, List, Tuple
+
+import crawlspace
+from crawlspace import aio
+
+CRAWL = "crawl-1"
+#: Milliseconds for which the lease and the claim of a dead worker last. A claim whose reply was lost is waited for, so it
+#: must last for less than a lease.
+LEASE, CLAIM = 8_000, 2_000
+TASKS = 3
+
+
+def uri_of(page: int) -> Tuple[str, str]:
+    """Returns the host and the URI of a page."""
+    host = f"host-{page % 40}.org"
+    return host, f"https://{host}/{page}"
+
+
+def links_of(page: int, pages: int) -> List[Tuple[str, str]]:
+    """Returns the links of a page: two new pages, and one that is known."""
+    return [uri_of(link) for link in (2 * page + 1, 2 * page + 2, page // 2) if link < pages]
+
+
+class Log:
+    """The file of records, and of what was counted. A line is written at once, so that a killed worker leaves it."""
+
+    def __init__(self, path: str) -> None:
+        self.file = open(path, "ab", buffering=0)
+
+    def write(self, *words: str) -> None:
+        self.file.write((" ".join(words) + "\n").encode())
+
+
+def page_of(uri: bytes, payloads: int) -> Tuple[int, str]:
+    """Returns the number of a page and the digest of its payload."""
+    page = int(uri.rsplit(b"/", 1)[1])
+    return page, "sha256:" + hashlib.sha256(b"%d" % (page % payloads)).hexdigest()
+
+
+def work(url: str, log: Log, pages: int, payloads: int) -> None:
+    frontier, index = crawlspace.Frontier(url, "{f}:"), crawlspace.Dedupe(url, "{d}:")
+    for lease in frontier.leases(execution=CRAWL, lease=LEASE, min=1, max=1):
+        page, digest = page_of(lease.uri, payloads)
+        with index.capture(CRAWL, digest, px=CLAIM) as capture:
+            if capture.original:
+                log.write("revisit", str(page))
+                capture.revisit(600)
+            else:
+                log.write("response", str(page))
+                capture.add("20260319102015", lease.uri, 5000)
+        log.write("counted", str(page))
+        frontier.discover(CRAWL, links_of(page, pages))
+        lease.done(status=200)
+
+
+async def work_together(url: str, log: Log, pages: int, payloads: int) -> None:
+    frontier, index = aio.Frontier(url, "{f}:"), aio.Dedupe(url, "{d}:")
+
+    async def task() -> None:
+        async with frontier.leases(execution=CRAWL, lease=LEASE, min=1, max=1) as leases:
+            async for lease in leases:
+                page, digest = page_of(lease.uri, payloads)
+                async with index.capture(CRAWL, digest, px=CLAIM) as capture:
+                    if capture.original:
+                        log.write("revisit", str(page))
+                        await capture.revisit(600)
+                    else:
+                        log.write("response", str(page))
+                        await capture.add("20260319102015", lease.uri, 5000)
+                log.write("counted", str(page))
+                await frontier.discover(CRAWL, links_of(page, pages))
+                lease.done(status=200)
+
+    await asyncio.gather(*(task() for _ in range(TASKS)))
+
+
+def main(url: str, path: str, pages: str, payloads: str, *kind: Any) -> None:
+    log = Log(path)
+    try:
+        if kind:
+            asyncio.run(work_together(url, log, int(pages), int(payloads)))
+        else:
+            work(url, log, int(pages), int(payloads))
+    except KeyboardInterrupt:
+        log.write("interrupted")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
