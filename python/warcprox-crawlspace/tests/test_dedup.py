@@ -218,7 +218,7 @@ class DedupTest(unittest.TestCase):
     def test_what_was_sent_twice_counts_once(self):
         chain = Chain()
         storer = chain.steps[-1]
-        send = storer.server._send_once
+        send = storer.server.index._send_together
         cut = threading.Event()
 
         def broken(commands):
@@ -229,7 +229,7 @@ class DedupTest(unittest.TestCase):
             cut.clear()
             return replies
 
-        storer.server._send_once = broken
+        storer.server.index._send_together = broken
         for n in range(20):
             chain.inq.put(capture(f"http://a.com/{n}", b"payload %d" % (n % 2)))
         chain.end()

@@ -7,21 +7,14 @@ import re
 import time
 import uuid
 
+import crawlspace
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 #: Name of the bucket of requests that name no bucket, as in warcprox.
 UNSPECIFIED = "__unspecified__"
 
-#: Timeouts in seconds: to connect, and to receive a reply.
-CONNECT, ANSWER = 5, 20
-
-#: Pauses in seconds between two attempts to reach the server: the first one and the longest one.
-PAUSE, MAX_PAUSE = 0.1, 2
-
-#: Error codes after which a retry may succeed soon.
-PASSING = ("LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "OOM", "UNBLOCKED")
+#: Seconds between two attempts while the memory of the server is full.
+PAUSE = 1
 
 LOG = logging.getLogger("warcprox_crawlspace")
 
@@ -61,10 +54,11 @@ class Unreachable(Exception):
 class Original:
     """The original record of a payload."""
 
-    def __init__(self, prefix, reply):
+    def __init__(self, prefix, record):
         self.prefix = prefix
-        self.crawl, self.wacz_index, date, self.url, self.size = reply[:5]
-        self.date = iso(date)
+        self.record = record
+        self.url = record.url
+        self.date = iso(record.date)
 
 
 class Server:
@@ -72,13 +66,8 @@ class Server:
 
     def __init__(self, settings):
         self.settings = settings
-        self.redis = redis.Redis.from_url(
-            settings.url,
-            socket_connect_timeout=CONNECT,
-            socket_timeout=ANSWER,
-            # `send` retries instead.
-            retry=Retry(NoBackoff(), 0),
-        )
+        # The commands name their own prefixes.
+        self.index = crawlspace.Dedupe(settings.url, "")
         #: Name of this process as a writer; the server stores the number of its last call.
         self.writer = f"warcprox-{uuid.uuid4().hex}"
         self.number = 0
@@ -93,38 +82,23 @@ class Server:
     def send(self, commands):
         """Sends commands in one round trip, and repeats this until the server answers. Each command may arrive twice.
 
-        Returns a reply for each command, which may be a ``redis.ResponseError``. Raises ``Unreachable``.
+        Returns a value for each command, which may be a ``crawlspace.Error``. Raises ``Unreachable``.
         """
-        pause = PAUSE
+        begun = time.monotonic()
+        deadline = (self._silent or begun) + self.settings.timeout
         while True:
             try:
-                replies = self._send_once(commands)
-            except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
-                now = time.monotonic()
-                if self._silent is None:
-                    LOG.warning("%s: %s; captures wait for it", self._shown(), error)
-                    self._silent = now
-                if now - self._silent > self.settings.timeout:
-                    raise Unreachable(f"{self._shown()}: {error}") from error
-                time.sleep(pause)
-                pause = min(pause * 2, MAX_PAUSE)
-                continue
-            if self._silent is not None:
-                LOG.warning("%s answers again", self._shown())
+                replies = self.index.send(commands, patience=max(0, deadline - time.monotonic()))
+                full = next((reply for reply in replies if isinstance(reply, crawlspace.Oom)), None)
+            except (redis.RedisError, OSError) as error:
+                self._silent = self._silent or begun
+                raise Unreachable(f"{self._shown()}: {error}") from error
+            if full is None:
                 self._silent = None
-            return replies
-
-    def _send_once(self, commands):
-        pipeline = self.redis.pipeline(transaction=False)
-        for command in commands:
-            pipeline.execute_command(*command)
-        replies = pipeline.execute(raise_on_error=False)
-        for reply in replies:
-            if isinstance(reply, redis.ConnectionError):
-                raise reply
-            if isinstance(reply, redis.ResponseError) and str(reply).startswith(PASSING):
-                raise redis.ConnectionError(str(reply))
-        return replies
+                return replies
+            if time.monotonic() > deadline:
+                raise Unreachable(f"{self._shown()}: {full}")
+            time.sleep(PAUSE)
 
     def _shown(self):
         return re.sub(r"//[^@/]*@", "//", self.settings.url)

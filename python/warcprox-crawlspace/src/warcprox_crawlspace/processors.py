@@ -2,12 +2,13 @@
 
 import queue
 
-import redis
+import crawlspace
 import warcprox
 import warcprox.dedup
 import warcprox.warcproxy
+from crawlspace.commands import dedupe
 
-from .index import LOG, MAX_PAUSE, UNSPECIFIED, Original, Server, Settings, Unreachable, digits
+from .index import LOG, PAUSE, UNSPECIFIED, Original, Server, Settings, Unreachable, digits
 
 #: Maximum number of captures that are looked up or added in one round trip.
 MAX_BATCH = 500
@@ -142,7 +143,7 @@ class Storer(_Step):
             if not self.stop.is_set():
                 # The records are in files, so they must be added to the index. The queue before this step fills up meanwhile.
                 LOG.error("%s: records of %s captures wait to be added", error, len(self.batch))
-                self.stop.wait(MAX_PAUSE)
+                self.stop.wait(PAUSE)
                 return
             LOG.critical("%s: records of %s captures are missing from the index", error, len(self.batch))
         except Exception:
@@ -160,17 +161,16 @@ class Storer(_Step):
                 commands += capture.settlement(recorded_url, revisits)
         for prefix, records in revisits.items():
             number = self.server.next_number()
-            commands.append(
-                ["DEDUPE.REVISIT", prefix, self.settings.crawl, "SEQ", self.server.writer, number, *records]
-            )
+            seq = (self.server.writer, number)
+            commands.append(dedupe.revisit(prefix, self.settings.crawl, records, seq=seq))
         return commands
 
     def _settle(self):
         if not self._commands:
             return
         for command, reply in zip(self._commands, self.server.send(self._commands)):
-            if isinstance(reply, redis.ResponseError) and command[0] != "DEDUPE.UNCLAIM":
-                LOG.error("%s: %s", command[0], reply)
+            if isinstance(reply, crawlspace.Error) and command.words[0] != "DEDUPE.UNCLAIM":
+                LOG.error("%s: %s", command.words[0], reply)
 
 
 class _Capture:
@@ -193,30 +193,27 @@ class _Capture:
     def questions(self, waits):
         """Returns the commands that look the payload up. With ``waits``, the server waits for a pending record."""
         crawl = self.settings.crawl
-        asked = [["DEDUPE.LOOKUP", prefix, "CRAWL", crawl, self.digest] for prefix in self.readable]
-        lasting = int(self.settings.claim * 1000)
-        for prefix in self.writable:
-            claim = ["DEDUPE.CLAIM", prefix, crawl, self.digest, "PX", lasting]
-            asked.append(claim + ["BLOCK", WAIT_MS] if waits and len(self.writable) == 1 else claim)
-        return asked
+        asked = [dedupe.lookup(prefix, [self.digest], crawl=crawl) for prefix in self.readable]
+        px, block = int(self.settings.claim * 1000), WAIT_MS if waits and len(self.writable) == 1 else None
+        return asked + [dedupe.claim(prefix, crawl, self.digest, px, block=block) for prefix in self.writable]
 
     def take(self, recorded_url, replies):
         """Reads the replies to these commands. Returns commands that release unneeded claims."""
         originals = []
         for prefix in self.readable:
             reply = next(replies)
-            if isinstance(reply, redis.ResponseError):
+            if isinstance(reply, crawlspace.Error):
                 LOG.error("DEDUPE.LOOKUP: %s", reply)
             elif reply[0] is not None:
                 originals.append(Original(prefix, reply[0]))
         for prefix in self.writable:
             reply = next(replies)
-            if isinstance(reply, redis.ResponseError):
+            if isinstance(reply, crawlspace.Error):
                 LOG.error("DEDUPE.CLAIM: %s", reply)
-            elif reply[0] == b"DUPE":
-                originals.append(Original(prefix, reply[1]))
-            elif reply[0] == b"CLAIMED":
-                self.tokens[prefix] = reply[1]
+            elif reply.original:
+                originals.append(Original(prefix, reply.original))
+            elif reply.token:
+                self.tokens[prefix] = reply.token
             else:
                 self.is_pending = True
         self.original = next((one for one in originals if one.date), None)
@@ -225,23 +222,25 @@ class _Capture:
             recorded_url.dedup_info = {"url": self.original.url, "date": self.original.date}
         elif not self.is_pending:
             return []
-        needless = [["DEDUPE.UNCLAIM", prefix, self.digest, token] for prefix, token in self.tokens.items()]
+        needless = self._unclaims()
         self.tokens = {}
         return needless
+
+    def _unclaims(self):
+        return [dedupe.unclaim(prefix, self.digest, token) for prefix, token in self.tokens.items()]
 
     def settlement(self, recorded_url, revisits):
         """Returns commands that report the written record. Adds a revisit to the list of its prefix in ``revisits``."""
         written = recorded_url.warc_records
         if written and written[0].type == b"response":
-            date, url, size = digits(recorded_url.timestamp), recorded_url.url, written[0].length
-            crawl, digest = self.settings.crawl, self.digest
+            date = digits(recorded_url.timestamp)
+            records = [dedupe.Response(self.digest, date, recorded_url.url, written[0].length)]
+            # The payload is new, so its record counts once without a number.
             return [
-                ["DEDUPE.ADD", prefix, crawl, "TOKEN", token, digest, 0, date, url, size]
+                dedupe.add(prefix, self.settings.crawl, records, token=token, seq=False)
                 for prefix, token in self.tokens.items()
             ]
         if written and written[0].type == b"revisit" and self.original and self.original.prefix in self.writable:
-            original = self.original
-            revisits.setdefault(original.prefix, []).extend(
-                [self.digest, written[0].length, "ORIGINAL", original.crawl, original.wacz_index, original.size]
-            )
-        return [["DEDUPE.UNCLAIM", prefix, self.digest, token] for prefix, token in self.tokens.items()]
+            revisit = dedupe.Revisit(self.digest, written[0].length, self.original.record)
+            revisits.setdefault(self.original.prefix, []).append(revisit)
+        return self._unclaims()

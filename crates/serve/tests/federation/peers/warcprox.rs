@@ -48,31 +48,34 @@ impl Warcprox {
     pub fn with_plugin() -> Option<Warcprox> {
         let python = python("warcprox-plugin", &PACKAGES)?;
         let dir = tempfile::tempdir().unwrap();
-        let copy = dir.path().join("sources");
-        // Building leaves files next to the sources.
-        run(Command::new("cp").arg("-rL").arg(sources()).arg(&copy)).unwrap();
-        let wheel = run(Command::new(&python)
-            .args(["-m", "build", "--wheel", "--no-isolation", "--outdir"])
-            .arg(dir.path())
-            .arg(&copy));
-        wheel.unwrap_or_else(|why| panic!("the plug-in cannot be built: {why}"));
-        let name = format!(
-            "warcprox_crawlspace-{}-py3-none-any.whl",
-            env!("CARGO_PKG_VERSION")
-        );
-        let install = run(Command::new(&python)
-            .args([
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--force-reinstall",
-                "--no-deps",
-            ])
-            .arg(dir.path().join(name)));
-        if let Err(reason) = install {
-            left_out("the plug-in for warcprox", &reason);
-            return None;
+        // The plug-in uses the Python package.
+        for (folder, name) in [
+            ("crawlspace", "crawlspace"),
+            ("warcprox-crawlspace", "warcprox_crawlspace"),
+        ] {
+            let copy = dir.path().join(folder);
+            // Building leaves files next to the sources.
+            let sources = Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("../../python")
+                .join(folder);
+            run(Command::new("cp").arg("-rL").arg(sources).arg(&copy)).unwrap();
+            let wheel = run(Command::new(&python)
+                .args(["-m", "build", "--wheel", "--no-isolation", "--outdir"])
+                .arg(dir.path())
+                .arg(&copy));
+            wheel.unwrap_or_else(|why| panic!("{folder} cannot be built: {why}"));
+            let version = env!("CARGO_PKG_VERSION");
+            let wheel = dir
+                .path()
+                .join(format!("{name}-{version}-py3-none-any.whl"));
+            let install = run(Command::new(&python)
+                .args(["-m", "pip", "install", "--quiet"])
+                .args(["--force-reinstall", "--no-deps"])
+                .arg(wheel));
+            if let Err(reason) = install {
+                left_out("the plug-in for warcprox", &reason);
+                return None;
+            }
         }
         Some(Warcprox { python })
     }
