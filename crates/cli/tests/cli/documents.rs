@@ -301,12 +301,13 @@ fn version_is_the_same_everywhere() {
     let places = [
         ("Cargo.toml", "\", version = \""),
         ("pyproject.toml", "\nversion = \""),
+        ("pyproject.toml", "\"crawlspace=="),
         ("", "crawlspace_"),
         ("", "/crawlspace:server-"),
         ("", "/crawlspace:serve-"),
         ("", "/crawlspace:module-"),
     ];
-    let mut counts = [0; 6];
+    let mut counts = [0; 7];
     let mut wrong = Vec::new();
     let is_text = |path: &String| {
         [".toml", ".md", ".yaml"]

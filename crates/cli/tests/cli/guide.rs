@@ -11,11 +11,11 @@ use redis_tests::packages::{self, left_out, run};
 use redis_tests::{Cluster, Reply, Server};
 
 /// Guides with Python programs, by file name.
-const PYTHON: [&str; 4] = ["clients", "dedupe", "frontier", "tags"];
+const PYTHON: [&str; 5] = ["clients", "dedupe", "frontier", "python", "tags"];
 /// Guides with JavaScript programs.
 const JAVASCRIPT: [&str; 3] = ["clients", "dedupe", "frontier"];
 /// Guides whose programs also use a cluster.
-const CLUSTER: [&str; 1] = ["clients"];
+const CLUSTER: [&str; 2] = ["clients", "python"];
 
 #[test]
 fn python_programs_run_with_redis_py_with_and_without_hiredis() {
@@ -53,6 +53,11 @@ fn workplace(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
+/// Returns the sources of the Python package.
+fn package() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python/crawlspace/src")
+}
+
 /// Concatenates all fenced blocks of a language in a guide.
 fn program(guide: &str, language: &str) -> String {
     let path = format!("../../docs/guide/{guide}.md");
@@ -72,7 +77,9 @@ fn program(guide: &str, language: &str) -> String {
         }
     }
     assert!(
-        program.contains("execute_command(") || program.contains("redis.call("),
+        ["execute_command(", "redis.call(", "crawlspace.Frontier("]
+            .iter()
+            .any(|call| program.contains(call)),
         "the guide {guide} has no program in {language}"
     );
     program
@@ -86,6 +93,7 @@ fn must_run(mut interpreter: Command, folder: &Path, guide: &str, language: &str
     let command = interpreter
         .arg(&name)
         .current_dir(folder)
+        .env("PYTHONPATH", package())
         .env("PORT", server.port().to_string());
     let cluster = CLUSTER.contains(&guide).then(|| Cluster::start(3));
     if let Some(cluster) = &cluster {
