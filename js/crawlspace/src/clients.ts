@@ -1,0 +1,212 @@
+// Adapters for ioredis and node-redis. Each sends a command as an array, and returns the reply with
+// strings as bytes and maps as flat arrays.
+
+/** An argument that is sent as it is. */
+export type Word = string | Buffer;
+
+/** Any function. */
+type Anything = (...args: never[]) => unknown;
+
+/** The parts of ioredis (`Redis` and `Cluster`) that this package uses. */
+export interface IoredisClient {
+  readonly status: string;
+  readonly callBuffer: Anything;
+  readonly sendCommand: Anything;
+  readonly duplicate: Anything;
+  readonly disconnect: Anything;
+  readonly on: Anything;
+}
+
+/** The parts of node-redis (clients and clusters) that this package uses. */
+export interface NodeRedisClient {
+  readonly sendCommand: Anything;
+  readonly duplicate: Anything;
+  readonly connect: Anything;
+  readonly on: Anything;
+}
+
+/** A client of ioredis or node-redis, for a single server or for a cluster. */
+export type RedisClient = IoredisClient | NodeRedisClient;
+
+/** A connection to a server or a cluster. */
+export interface Port {
+  /** Sends a command, whose name is the first word and whose key is the second. */
+  send(words: Word[]): Promise<unknown>;
+  /** Returns a connection with the same settings but without time limits for replies. */
+  duplicate(): Promise<Port>;
+  /** Returns true if the client was closed and does not connect again by itself. */
+  closed(): boolean;
+  /** Calls the listener when the client is closed. */
+  onClose(listener: () => void): void;
+  /** Closes the connection without waiting for replies. */
+  close(): void;
+  /** True if names in maps lose bytes that are not UTF-8. */
+  readonly losesNames: boolean;
+}
+
+/** Returns the adapter of a client. */
+export function portOf(client: RedisClient): Port {
+  if (typeof (client as IoredisClient).callBuffer === "function") {
+    return new Ioredis(client as unknown as IoredisParts);
+  }
+  if (typeof client.sendCommand === "function" && typeof client.duplicate === "function") {
+    return new NodeRedis(client as unknown as NodeRedisParts);
+  }
+  throw new TypeError("the client is neither an ioredis client nor a node-redis client");
+}
+
+/** Returns true for an error that the server sent, and false for a failure of the connection. */
+export function isReply(error: unknown): error is Error {
+  if (!(error instanceof Error)) return false;
+  if (error.name === "ReplyError") return true;
+  // node-redis has no name for its errors, and several versions of it may be installed.
+  for (let type = Object.getPrototypeOf(error); type !== null; type = Object.getPrototypeOf(type)) {
+    if (type.constructor?.name === "ErrorReply") return true;
+  }
+  return false;
+}
+
+type Options = Record<string, unknown>;
+
+interface IoredisParts {
+  readonly status: string;
+  readonly isCluster?: boolean;
+  readonly options: Options & { redisOptions?: Options; replyMapping?: string };
+  callBuffer(this: unknown, command: string, words: Word[]): Promise<unknown>;
+  sendCommand(command: { getKeys?: () => Word[] }): unknown;
+  duplicate(...overrides: unknown[]): IoredisParts;
+  disconnect(): void;
+  on(event: string, listener: () => void): unknown;
+}
+
+const noop = () => {};
+
+/** Settings of ioredis with which a blocked command waits as long as it has to, and maps keep their bytes. */
+const patient = { commandTimeout: undefined, socketTimeout: undefined, replyMapping: "legacy" };
+
+class Ioredis implements Port {
+  readonly losesNames: boolean;
+  /** Stands for the client in `callBuffer`. */
+  private readonly sender: object;
+  private key: Word | undefined;
+
+  constructor(private readonly client: IoredisParts) {
+    const { options } = client;
+    const mapping = client.isCluster ? options.redisOptions?.["replyMapping"] : options.replyMapping;
+    this.losesNames = mapping === "resp3";
+    const keys = () => {
+      const key = this.key;
+      return () => [key ?? ""];
+    };
+    this.sender = {
+      options: { showFriendlyErrorStack: options["showFriendlyErrorStack"], enableAutoPipelining: false },
+      // The table of keys in ioredis lacks commands of modules, so a cluster would ask any node.
+      sendCommand: client.isCluster
+        ? (command: { getKeys?: () => Word[] }) => {
+            command.getKeys = keys();
+            return client.sendCommand(command);
+          }
+        : (command: { getKeys?: () => Word[] }) => client.sendCommand(command),
+    };
+  }
+
+  send(words: Word[]): Promise<unknown> {
+    this.key = words[1];
+    return this.client.callBuffer.call(this.sender, words[0] as string, words.slice(1));
+  }
+
+  async duplicate(): Promise<Port> {
+    const { client } = this;
+    const { redisOptions } = client.options;
+    const copy = client.isCluster
+      ? client.duplicate([], { redisOptions: { ...redisOptions, ...patient } })
+      : client.duplicate(patient);
+    copy.on("error", noop); // each command reports its own error
+    return new Ioredis(copy);
+  }
+
+  closed(): boolean {
+    return this.client.status === "end";
+  }
+
+  onClose(listener: () => void): void {
+    this.client.on("end", listener);
+  }
+
+  close(): void {
+    this.client.disconnect();
+  }
+}
+
+interface NodeRedisParts {
+  readonly isOpen?: boolean;
+  readonly options?: Options & { socket?: Options };
+  readonly _options?: Options & { defaults?: Options & { socket?: Options } };
+  readonly nodeClient?: unknown;
+  sendCommand(...args: unknown[]): Promise<unknown>;
+  duplicate(overrides?: Options): NodeRedisParts;
+  connect(): Promise<unknown>;
+  disconnect?(): Promise<unknown>;
+  destroy?(): void;
+  on(event: string, listener: () => void): unknown;
+}
+
+/** Options of a command: node-redis 4 reads the first, later versions the second (simple strings, bulk strings, maps). */
+const asBytes = {
+  returnBuffers: true,
+  typeMapping: { 43: Buffer, 36: Buffer, 61: Buffer, 44: Buffer, 37: Array },
+};
+
+class NodeRedis implements Port {
+  readonly losesNames = false;
+  private readonly cluster: boolean;
+
+  constructor(
+    private readonly client: NodeRedisParts,
+    private readonly options: Options = asBytes,
+  ) {
+    this.cluster = typeof client.nodeClient === "function";
+  }
+
+  send(words: Word[]): Promise<unknown> {
+    return this.cluster
+      ? this.client.sendCommand(words[1], false, words, this.options)
+      : this.client.sendCommand(words, this.options);
+  }
+
+  async duplicate(): Promise<Port> {
+    const { client } = this;
+    const overrides: Options = {};
+    if (this.cluster) {
+      const defaults = client._options?.defaults;
+      if (defaults?.socket?.["socketTimeout"] !== undefined) {
+        overrides["defaults"] = { ...defaults, socket: { ...defaults.socket, socketTimeout: undefined } };
+      }
+    } else if (client.options?.socket?.["socketTimeout"] !== undefined) {
+      overrides["socket"] = { ...client.options.socket, socketTimeout: undefined };
+    }
+    const copy = client.duplicate(overrides);
+    copy.on("error", noop); // each command reports its own error
+    await copy.connect();
+    return new NodeRedis(copy, { ...asBytes, timeout: undefined });
+  }
+
+  closed(): boolean {
+    return this.client.isOpen === false;
+  }
+
+  onClose(listener: () => void): void {
+    this.client.on(this.cluster ? "disconnect" : "end", listener);
+  }
+
+  close(): void {
+    const { client } = this;
+    // Version 4 has `disconnect`, later ones `destroy`; either fails if the connection is closed already.
+    try {
+      if (client.destroy) client.destroy();
+      else client.disconnect?.()?.catch(noop);
+    } catch {
+      // closed already
+    }
+  }
+}

@@ -1,0 +1,216 @@
+import { NoGroupError, StaleError } from "./errors.js";
+import type { Facts, Frontier, Lease, LeasedUri, NextOptions, Release } from "./frontier.js";
+import type { Bytes } from "./reply.js";
+
+/** Longest wait of one request in milliseconds, so that a signal ends the loop soon. */
+const SLICE = 1000;
+
+/** Options of {@link Frontier.leases}. The pause rule applies to every lease; a lease can override it. */
+export interface LeasesOptions extends Omit<NextOptions, "block">, Pick<Facts, "factor" | "min" | "max"> {
+  /** Ends the loop when no group was due for this time in milliseconds; without it, the loop waits for ever. */
+  readonly idle?: number;
+  /** Ends the loop: the current lease is given back unless the body has ended it. */
+  readonly signal?: AbortSignal;
+  /** Reports a lease that expired before it was ended: another worker fetches its URIs again. */
+  readonly onLost?: (lease: HeldLease) => void;
+}
+
+/** How a lease ended, and its facts. The time since the lease began is used as `elapsed` if it is not given. */
+export interface End extends Facts {
+  /** The execution of URIs that the frontier only counts. */
+  readonly execution?: Bytes;
+  /** Number of URIs that ended, if the frontier only counts them. */
+  readonly count?: number;
+}
+
+type Ending = { readonly release: Release; readonly settle: number | "never" };
+
+/** A lease in a loop over {@link Frontier.leases}. */
+export class HeldLease implements Lease {
+  readonly group: Buffer;
+  readonly token: number;
+  readonly due: number;
+  readonly queued: number;
+  readonly execution: Buffer | null;
+  readonly uris: readonly LeasedUri[];
+  private readonly begun = performance.now();
+  private until: number;
+  private ending: Ending | undefined;
+  private sent = false;
+  private freed: boolean;
+
+  /** @internal */
+  constructor(
+    private readonly frontier: Frontier,
+    private readonly options: LeasesOptions,
+    lease: Lease,
+  ) {
+    this.group = lease.group;
+    this.token = lease.token;
+    this.until = lease.deadline;
+    this.due = lease.due;
+    this.queued = lease.queued;
+    this.execution = lease.execution;
+    this.uris = lease.uris;
+    this.freed = options.gate !== undefined && lease.uris.length > 0;
+  }
+
+  /** When the lease expires, in milliseconds since the epoch. */
+  get deadline(): number {
+    return this.until;
+  }
+
+  /** The first URI of the lease; null if the frontier only counts URIs. */
+  get uri(): Buffer | null {
+    return this.uris[0]?.uri ?? null;
+  }
+
+  /** Ends the lease: its URIs are done. The end is sent with the request for the next lease. */
+  done(end: End = {}): void {
+    const { execution, count, ...facts } = end;
+    const of = this.execution ?? execution;
+    if (of === undefined) throw new TypeError("the frontier only counts these URIs: name their execution");
+    const release: Release = { ...this.facts(facts), done: of, ...(count === undefined ? {} : { count }) };
+    this.ending = { release, settle: "never" };
+  }
+
+  /** Ends the lease: its URIs are queued for this time in milliseconds since the epoch, with a new payload if given. */
+  retry(at: number, end: Facts & { readonly payload?: Bytes } = {}): void {
+    const { payload, ...facts } = end;
+    const release: Release = { ...this.facts(facts), retry: at, ...(payload === undefined ? {} : { payload }) };
+    this.ending = { release, settle: at };
+  }
+
+  /** Ends the lease: its URIs return to the queue unchanged. A lease that the body does not end is given back, too. */
+  giveBack(facts: Facts = {}): void {
+    this.ending = { release: this.facts(facts), settle: 0 };
+  }
+
+  /**
+   * Frees the host now, and leaves the URIs with this lease for `ms` milliseconds, in which {@link done},
+   * {@link retry} or {@link giveBack} ends them. Without such an end, they return to the queue after this time.
+   */
+  async later(ms: number, facts: Facts = {}): Promise<void> {
+    await this.frontier.release(this, { ...this.facts(facts), later: ms });
+    this.freed = true;
+  }
+
+  /** Extends the lease to `ms` milliseconds from now; by default, to its initial length. */
+  async extend(ms: number | undefined = this.options.lease): Promise<void> {
+    if (ms === undefined) throw new TypeError("give the time by which to extend the lease");
+    this.until = await this.frontier.extend(this, ms);
+  }
+
+  /** Sends the end now instead of with the next request, for example after {@link later} and outside the loop. */
+  async finish(): Promise<void> {
+    if (this.ending === undefined || this.sent) return;
+    const { release, settle } = this.ending;
+    this.sent = true;
+    try {
+      if (!this.freed) await this.frontier.release(this, release);
+      else if (settle === "never") await this.frontier.done(this, release.done as Bytes);
+      else await this.settleAt(settle);
+    } catch (error) {
+      if (!isLost(error)) throw error;
+      this.options.onLost?.(this);
+    }
+  }
+
+  /** Returns the release to send with the next request, or undefined if there is none.
+   * @internal */
+  take(): Release | undefined {
+    if (this.sent || this.freed) return undefined;
+    if (this.ending === undefined) this.giveBack();
+    this.sent = true;
+    return this.ending?.release;
+  }
+
+  /** Ends the lease when the loop ends.
+   * @internal */
+  async leave(): Promise<void> {
+    if (this.ending === undefined) this.giveBack();
+    await this.finish();
+  }
+
+  private facts(facts: Facts): Facts {
+    if (facts.at !== undefined || facts.delay !== undefined) return facts;
+    const { factor, min, max } = this.options;
+    return {
+      elapsed: Math.round(performance.now() - this.begun),
+      ...(factor === undefined ? {} : { factor }),
+      ...(min === undefined ? {} : { min }),
+      ...(max === undefined ? {} : { max }),
+      ...facts,
+    };
+  }
+
+  private async settleAt(at: number): Promise<void> {
+    const items = this.uris.map(({ uri, key }) => ({ group: this.group, uri: key ?? uri, at }));
+    if (this.execution !== null) await this.frontier.settle(this.execution, items);
+  }
+}
+
+/** The leases of {@link Frontier.leases}. */
+export class Leases implements AsyncIterable<HeldLease> {
+  /** @internal */
+  constructor(
+    private readonly frontier: Frontier,
+    private readonly options: LeasesOptions,
+  ) {}
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<HeldLease, void, undefined> {
+    const { idle, signal } = this.options;
+    let held: HeldLease | undefined;
+    let since = Date.now();
+    try {
+      while (!signal?.aborted) {
+        const last = held;
+        held = undefined;
+        const left = idle === undefined ? SLICE : since + idle - Date.now();
+        const lease = await this.step(last, Math.max(1, Math.min(SLICE, left)));
+        if (lease === null) {
+          if (last !== undefined) since = Date.now();
+          else if (idle !== undefined && Date.now() - since >= idle) return;
+          continue;
+        }
+        held = new HeldLease(this.frontier, this.options, lease);
+        if (signal?.aborted) {
+          held.giveBack({ delay: 0 }); // nothing was fetched
+          return;
+        }
+        yield held;
+        since = Date.now();
+      }
+    } finally {
+      await held?.leave();
+    }
+  }
+
+  /** Ends a lease, and returns the next one or null. */
+  private async step(last: HeldLease | undefined, block: number): Promise<Lease | null> {
+    const { lease, uris, gate, execution } = this.options;
+    const next: NextOptions = {
+      block,
+      ...(lease === undefined ? {} : { lease }),
+      ...(uris === undefined ? {} : { uris }),
+      ...(gate === undefined ? {} : { gate }),
+      ...(execution === undefined ? {} : { execution }),
+    };
+    const release = last?.take();
+    if (last !== undefined && release !== undefined) {
+      try {
+        return (await this.frontier.releaseNext(last, release, next)).lease;
+      } catch (error) {
+        if (!isLost(error)) throw error;
+        this.options.onLost?.(last);
+      }
+    } else {
+      await last?.finish();
+    }
+    return (await this.frontier.next(next))[0] ?? null;
+  }
+}
+
+function isLost(error: unknown): boolean {
+  return error instanceof StaleError || error instanceof NoGroupError;
+}

@@ -1,0 +1,162 @@
+// Sending of commands: repeats after lost connections, and connections for commands that wait.
+
+import { portOf, isReply, type Port, type RedisClient, type Word } from "./clients.js";
+import { ConnectionError, errorOf, type CrawlspaceError } from "./errors.js";
+
+/** Settings that all three families share. */
+export interface LinkOptions {
+  /**
+   * Time in milliseconds for which a command is repeated while the server is unreachable, restarts, or
+   * changes its role; 60 000 by default. 0 repeats nothing.
+   */
+  readonly retryFor?: number;
+}
+
+/** The command may be repeated although the server may have executed it. */
+export const REPEAT = 1;
+/** The command may wait or take long, so it gets a connection of its own. */
+export const WAIT = 2;
+
+/** Errors after which the server has not executed the command. */
+const UNDONE = new Set(["TRYAGAIN", "LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "BUSY", "MOVED", "ASK"]);
+/** Time in milliseconds that a reply may be late before the connection counts as dead. */
+const GRACE = 10_000;
+/** Interval in milliseconds at which idle connections are closed if their client was closed. */
+const WATCH = 500;
+const FIRST_PAUSE = 20;
+const LAST_PAUSE = 1000;
+
+/** The sending end of a client and a prefix. */
+export class Link {
+  private readonly port: Port;
+  private readonly spare: Spare;
+  private readonly retryFor: number;
+
+  constructor(client: RedisClient, options: LinkOptions) {
+    this.port = portOf(client);
+    this.spare = spareOf(client, this.port);
+    this.retryFor = options.retryFor ?? 60_000;
+  }
+
+  /** True if names in maps lose bytes that are not UTF-8, unless the command has a connection of its own. */
+  get losesNames(): boolean {
+    return this.port.losesNames;
+  }
+
+  /** Sends a command. `block` is the time in milliseconds that it may wait in the server; 0 is no limit. */
+  async call(words: Word[], flags = 0, block = 0): Promise<unknown> {
+    try {
+      return await this.once(words, flags, block);
+    } catch (error) {
+      return this.again(words, flags, block, error);
+    }
+  }
+
+  /** Closes the connections on which commands waited. The client itself stays open. */
+  close(): void {
+    this.spare.close();
+  }
+
+  private once(words: Word[], flags: number, block: number): Promise<unknown> {
+    return flags & WAIT ? this.spare.call(words, block) : this.port.send(words);
+  }
+
+  private async again(words: Word[], flags: number, block: number, first: unknown): Promise<unknown> {
+    const end = Date.now() + this.retryFor;
+    let error = first;
+    for (let pause = FIRST_PAUSE; ; pause = Math.min(2 * pause, LAST_PAUSE)) {
+      const failure = failureOf(error);
+      const { code } = failure;
+      const undone = isReply(error) && UNDONE.has(code);
+      const unclear = code === "UNBLOCKED" || code === "CONNECTION";
+      if (!undone && !(unclear && flags & REPEAT)) throw failure;
+      if (Date.now() + pause > end || this.port.closed()) throw failure;
+      // A random part keeps the workers of a crawl from coming back all at once.
+      await sleep(pause * (0.5 + Math.random() / 2));
+      try {
+        return await this.once(words, flags, block);
+      } catch (next) {
+        error = next;
+      }
+    }
+  }
+}
+
+function failureOf(error: unknown): CrawlspaceError {
+  if (isReply(error)) return errorOf(error.message, error);
+  const message = error instanceof Error ? error.message : String(error);
+  return new ConnectionError("CONNECTION", message, { cause: error });
+}
+
+export function sleep(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+/** Connections of a client for commands that wait, so that the client's other commands do not wait with them. */
+class Spare {
+  private idle: Port[] = [];
+  private readonly busy = new Set<Port>();
+  private watch: NodeJS.Timeout | undefined;
+
+  constructor(private readonly port: Port) {
+    port.onClose(() => this.close());
+  }
+
+  async call(words: Word[], block: number): Promise<unknown> {
+    const port = this.idle.pop() ?? (await this.port.duplicate());
+    this.busy.add(port);
+    let usable = false;
+    try {
+      const reply = port.send(words);
+      const value = await (block > 0 ? within(reply, block + GRACE) : reply);
+      usable = true;
+      return value;
+    } catch (error) {
+      usable = isReply(error);
+      throw error;
+    } finally {
+      // `close` has emptied `busy` if it was called in the meantime.
+      if (this.busy.delete(port) && usable) this.keep(port);
+      else port.close();
+    }
+  }
+
+  private keep(port: Port): void {
+    this.idle.push(port);
+    // node-redis reports its end only if it was connected then, so ask it too.
+    this.watch ??= setInterval(() => this.port.closed() && this.closeIdle(), WATCH).unref();
+  }
+
+  close(): void {
+    for (const port of this.busy) port.close();
+    this.busy.clear();
+    this.closeIdle();
+  }
+
+  private closeIdle(): void {
+    for (const port of this.idle) port.close();
+    this.idle = [];
+    clearInterval(this.watch);
+    this.watch = undefined;
+  }
+}
+
+const spares = new WeakMap<RedisClient, Spare>();
+
+function spareOf(client: RedisClient, port: Port): Spare {
+  let spare = spares.get(client);
+  if (!spare) {
+    spare = new Spare(port);
+    spares.set(client, spare);
+  }
+  return spare;
+}
+
+function within<T>(promise: Promise<T>, ms: number): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`no reply within ${ms} ms`)), ms);
+  });
+  promise.catch(() => {}); // if the reply is late, nothing else handles its error
+  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+}

@@ -1,0 +1,33 @@
+// Numbers of calls that are safe to repeat.
+
+import { randomBytes } from "node:crypto";
+
+import type { Word } from "./clients.js";
+
+interface Writer {
+  readonly name: string;
+  n: number;
+}
+
+/**
+ * Names of writers with the number of their last call, for the option `SEQ`.
+ *
+ * A call that is repeated must not follow a later call of the same writer. Each call therefore has a writer for itself;
+ * calls that run at the same time have different ones.
+ */
+export class Writers {
+  private readonly base = `js-${randomBytes(9).toString("base64url")}`;
+  private readonly free: Writer[] = [];
+  private count = 0;
+
+  /** Calls `send` with the words of `SEQ`. */
+  async with<T>(send: (seq: Word[]) => Promise<T>): Promise<T> {
+    const writer = this.free.pop() ?? { name: `${this.base}-${this.count++}`, n: 0 };
+    writer.n += 1;
+    try {
+      return await send(["SEQ", writer.name, String(writer.n)]);
+    } finally {
+      this.free.push(writer);
+    }
+  }
+}
