@@ -148,8 +148,8 @@ test-servers: portable ## Run the live tests of the module on each server in Deb
 	done; printf "\n$$table"; \
 	if [ -n "$$failed" ]; then echo "make test-servers: failures with$$failed"; exit 1; fi
 
-dist: portable ## Build the release artifacts in dist/: Debian packages, container images, wheels, both programs, lists of their dependencies
-	@scripts/need debhelper python3 python3-venv
+dist: portable ## Build the release artifacts in dist/: Debian packages, container images, wheels, the JavaScript package, both programs, lists of their dependencies
+	@scripts/need debhelper npm python3 python3-venv
 	$(CARGO) rustc --release --package crawlspace-cli --bin crawlspace -- -L native='$(PORTABLE)'
 	@server=$$(FOLDER='$(TARGET)/servers' scripts/server trixie redis-server) && \
 	    MODULE='$(MODULE)' TOOL='$(TOOL)' SERVER="$$(dirname "$$server")" scripts/dist

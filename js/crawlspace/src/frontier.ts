@@ -7,28 +7,28 @@ import { Writers } from "./writers.js";
 /** Settings of a {@link Frontier}. */
 export interface FrontierOptions extends LinkOptions {
   /** Returns the simulated time in milliseconds, for servers with `chg-simulated-time yes`. */
-  readonly now?: () => number;
+  readonly now?: (() => number) | undefined;
 }
 
 /** A URI that is counted for a group. Times are milliseconds since the epoch; 0 or no time means now. */
 export interface Counted {
   readonly group: Bytes;
-  readonly at?: number;
+  readonly at?: number | undefined;
 }
 
 /** A URI to queue. */
 export interface Item extends Counted {
   readonly uri: Bytes;
   /** Distance from a seed; 0 by default. */
-  readonly depth?: number;
+  readonly depth?: number | undefined;
 }
 
 /** A URL to queue if it is new. */
 export interface Discovery extends Item {
   /** Identifies the request instead of the URI, 1 to 64 bytes. */
-  readonly key?: Bytes;
+  readonly key?: Bytes | undefined;
   /** Bytes that the lease returns, up to 64 KiB. */
-  readonly payload?: Bytes;
+  readonly payload?: Bytes | undefined;
 }
 
 /** A URL that ends, or that is due at a time. */
@@ -68,15 +68,15 @@ export interface KnownCounts {
 /** Options of a request for leases. */
 export interface NextOptions {
   /** Lifetime of the lease in milliseconds; the server's `crawlspace.chg-lease` by default. */
-  readonly lease?: number;
+  readonly lease?: number | undefined;
   /** Time in milliseconds to wait for a due group; 0 waits without a limit. Without it, the call does not wait. */
-  readonly block?: number;
+  readonly block?: number | undefined;
   /** Maximum number of URIs in a lease. Needs a packed frontier. */
-  readonly uris?: number;
+  readonly uris?: number | undefined;
   /** Frees the group at once, with this pause in milliseconds. Needs a packed frontier. */
-  readonly gate?: number;
+  readonly gate?: number | undefined;
   /** Leases only URIs of this execution. Needs a packed frontier. */
-  readonly execution?: Bytes;
+  readonly execution?: Bytes | undefined;
 }
 
 /** A leased URI. */
@@ -110,37 +110,37 @@ export interface Lease {
 /** The facts of a fetch, from which the server computes the pause of the group. Durations are in milliseconds. */
 export interface Facts {
   /** End of the pause, instead of facts. */
-  readonly at?: number;
+  readonly at?: number | undefined;
   /** Length of the pause, instead of facts. */
-  readonly delay?: number;
+  readonly delay?: number | undefined;
   /** Duration of the fetch. */
-  readonly elapsed?: number;
+  readonly elapsed?: number | undefined;
   /** Multiplier of `elapsed`; 1 by default. */
-  readonly factor?: number;
+  readonly factor?: number | undefined;
   /** Minimum of the pause. */
-  readonly min?: number;
+  readonly min?: number | undefined;
   /** Maximum of the pause. */
-  readonly max?: number;
+  readonly max?: number | undefined;
   /** `Crawl-delay` of robots.txt. */
-  readonly crawlDelay?: number;
+  readonly crawlDelay?: number | undefined;
   /** `Retry-After` of the response. */
-  readonly retryAfter?: number;
+  readonly retryAfter?: number | undefined;
   /** HTTP status of the response, or a negative number if there was none. */
-  readonly status?: number;
+  readonly status?: number | undefined;
 }
 
 /** The end of a lease: its facts, and at most one of `done`, `retry` and `later`. */
 export interface Release extends Facts {
   /** Removes the leased URIs of this execution. */
-  readonly done?: Bytes;
+  readonly done?: Bytes | undefined;
   /** With `done`, the number of URIs to subtract, if the frontier only counts them. */
-  readonly count?: number;
+  readonly count?: number | undefined;
   /** Queues the leased URIs for this time. */
-  readonly retry?: number;
+  readonly retry?: number | undefined;
   /** With `retry`, the new payload of the URI. */
-  readonly payload?: Bytes;
+  readonly payload?: Bytes | undefined;
   /** Frees the group and leaves the URIs with the token for this time in milliseconds. */
-  readonly later?: number;
+  readonly later?: number | undefined;
 }
 
 /** A report of a lease that expired. */
@@ -154,10 +154,10 @@ export interface Expired {
 
 /** Limits of a group; `delay` and `budget` are removed by -1. */
 export interface Limits {
-  readonly parallel?: number;
-  readonly gap?: number;
-  readonly delay?: number;
-  readonly budget?: number;
+  readonly parallel?: number | undefined;
+  readonly gap?: number | undefined;
+  readonly delay?: number | undefined;
+  readonly budget?: number | undefined;
 }
 
 /** Names a group or an execution that is paused; neither for the whole frontier. */
@@ -247,8 +247,8 @@ export interface Page<T> {
 
 /** Options of a page. */
 export interface PageOptions {
-  readonly cursor?: Bytes | null;
-  readonly count?: number;
+  readonly cursor?: Bytes | null | undefined;
+  readonly count?: number | undefined;
 }
 
 /** A queued group. */
@@ -330,7 +330,7 @@ export class Frontier {
   async addUri(
     execution: Bytes,
     items: readonly Item[],
-    options: { readonly weight?: number } = {},
+    options: { readonly weight?: number | undefined } = {},
   ): Promise<(number | null)[]> {
     if (items.length === 0) return [];
     const words = this.words("CHG.ADDURI");
@@ -347,7 +347,7 @@ export class Frontier {
   async discover(
     execution: Bytes,
     items: readonly Discovery[],
-    options: { readonly fresh?: number; readonly weight?: number } = {},
+    options: { readonly fresh?: number | undefined; readonly weight?: number | undefined } = {},
   ): Promise<(number | null)[]> {
     const found = new Array<number | null>(items.length);
     // All items of a command have the same form.
@@ -385,7 +385,7 @@ export class Frontier {
   async settle(
     execution: Bytes,
     items: readonly Settlement[],
-    options: { readonly status?: number } = {},
+    options: { readonly status?: number | undefined } = {},
   ): Promise<(boolean | null)[]> {
     const changed: (boolean | null)[] = [];
     for (const some of chunks(items)) {
@@ -411,7 +411,7 @@ export class Frontier {
   }
 
   /** Counts the known URLs of an execution, or those of one group. Needs a packed frontier. */
-  async count(execution: Bytes, options: { readonly group?: Bytes } = {}): Promise<KnownCounts> {
+  async count(execution: Bytes, options: { readonly group?: Bytes | undefined } = {}): Promise<KnownCounts> {
     const words = this.words("CHG.COUNT");
     words.push(execution);
     put(words, "GROUP", options.group);
@@ -439,7 +439,7 @@ export class Frontier {
   /** Forgets all URLs that are done or given up and match the options, and returns their number. */
   async forgetAll(
     execution: Bytes,
-    options: { readonly group?: Bytes; readonly before?: number; readonly state?: "done" | "given-up" } = {},
+    options: { readonly group?: Bytes | undefined; readonly before?: number | undefined; readonly state?: "done" | "given-up" | undefined } = {},
   ): Promise<number> {
     const words = this.words("CHG.FORGET");
     words.push(execution);
@@ -450,7 +450,7 @@ export class Frontier {
   }
 
   /** Makes an execution remember its URLs, and says how. Needs a packed frontier. */
-  async space(execution: Bytes, options: { readonly bits?: 96 | 128; readonly share?: Bytes } = {}): Promise<void> {
+  async space(execution: Bytes, options: { readonly bits?: 96 | 128 | undefined; readonly share?: Bytes | undefined } = {}): Promise<void> {
     const words = this.words("CHG.SPACE");
     words.push(execution);
     put(words, "BITS", options.bits);
@@ -463,7 +463,7 @@ export class Frontier {
    * waits on a connection of its own. `group` leases only this group, if it is due.
    */
   async next(
-    options: NextOptions & { readonly count?: number; readonly group?: Bytes } = {},
+    options: NextOptions & { readonly count?: number | undefined; readonly group?: Bytes | undefined } = {},
   ): Promise<Lease[]> {
     const words = this.words("CHG.NEXT");
     put(words, "LEASE", options.lease);
@@ -546,7 +546,7 @@ export class Frontier {
   }
 
   /** Returns reports of expired leases. Each report is returned once. */
-  async expired(options: { readonly count?: number } = {}): Promise<Expired[]> {
+  async expired(options: { readonly count?: number | undefined } = {}): Promise<Expired[]> {
     const words = this.words("CHG.EXPIRED");
     put(words, "COUNT", options.count);
     return each((report) => {
@@ -721,7 +721,7 @@ export class Frontier {
 
   /** Returns a page of the queued groups. A page may be empty; continue until the cursor is null. */
   async list(
-    options: PageOptions & { readonly state?: QueuedGroup["state"] } = {},
+    options: PageOptions & { readonly state?: QueuedGroup["state"] | undefined } = {},
   ): Promise<Page<QueuedGroup>> {
     const words = this.words("CHG.LIST");
     put(words, "STATE", options.state);
@@ -774,7 +774,7 @@ export class Frontier {
   }
 
   /** Moves due groups to the ready queue, for plain clients. Returns how many waited, and how many leases expired. */
-  async sweep(options: { readonly limit?: number } = {}): Promise<{ readonly waiting: number; readonly busy: number }> {
+  async sweep(options: { readonly limit?: number | undefined } = {}): Promise<{ readonly waiting: number; readonly busy: number }> {
     const words = this.words("CHG.SWEEP");
     put(words, "LIMIT", options.limit);
     const [waiting, busy] = list(await this.link.call(words, REPEAT | WAIT));

@@ -8,19 +8,19 @@ const SLICE = 1000;
 /** Options of {@link Frontier.leases}. The pause rule applies to every lease; a lease can override it. */
 export interface LeasesOptions extends Omit<NextOptions, "block">, Pick<Facts, "factor" | "min" | "max"> {
   /** Ends the loop when no group was due for this time in milliseconds; without it, the loop waits for ever. */
-  readonly idle?: number;
+  readonly idle?: number | undefined;
   /** Ends the loop: the current lease is given back unless the body has ended it. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
   /** Reports a lease that expired before it was ended: another worker fetches its URIs again. */
-  readonly onLost?: (lease: HeldLease) => void;
+  readonly onLost?: ((lease: HeldLease) => void) | undefined;
 }
 
 /** How a lease ended, and its facts. The time since the lease began is used as `elapsed` if it is not given. */
 export interface End extends Facts {
   /** The execution of URIs that the frontier only counts. */
-  readonly execution?: Bytes;
+  readonly execution?: Bytes | undefined;
   /** Number of URIs that ended, if the frontier only counts them. */
-  readonly count?: number;
+  readonly count?: number | undefined;
 }
 
 type Ending = { readonly release: Release; readonly settle: number | "never" };
@@ -70,14 +70,14 @@ export class HeldLease implements Lease {
     const { execution, count, ...facts } = end;
     const of = this.execution ?? execution;
     if (of === undefined) throw new TypeError("the frontier only counts these URIs: name their execution");
-    const release: Release = { ...this.facts(facts), done: of, ...(count === undefined ? {} : { count }) };
+    const release: Release = { ...this.facts(facts), done: of, count };
     this.ending = { release, settle: "never" };
   }
 
   /** Ends the lease: its URIs are queued for this time in milliseconds since the epoch, with a new payload if given. */
-  retry(at: number, end: Facts & { readonly payload?: Bytes } = {}): void {
+  retry(at: number, end: Facts & { readonly payload?: Bytes | undefined } = {}): void {
     const { payload, ...facts } = end;
-    const release: Release = { ...this.facts(facts), retry: at, ...(payload === undefined ? {} : { payload }) };
+    const release: Release = { ...this.facts(facts), retry: at, payload };
     this.ending = { release, settle: at };
   }
 
@@ -135,13 +135,7 @@ export class HeldLease implements Lease {
   private facts(facts: Facts): Facts {
     if (facts.at !== undefined || facts.delay !== undefined) return facts;
     const { factor, min, max } = this.options;
-    return {
-      elapsed: Math.round(performance.now() - this.begun),
-      ...(factor === undefined ? {} : { factor }),
-      ...(min === undefined ? {} : { min }),
-      ...(max === undefined ? {} : { max }),
-      ...facts,
-    };
+    return { elapsed: Math.round(performance.now() - this.begun), factor, min, max, ...facts };
   }
 
   private async settleAt(at: number): Promise<void> {
@@ -189,13 +183,7 @@ export class Leases implements AsyncIterable<HeldLease> {
   /** Ends a lease, and returns the next one or null. */
   private async step(last: HeldLease | undefined, block: number): Promise<Lease | null> {
     const { lease, uris, gate, execution } = this.options;
-    const next: NextOptions = {
-      block,
-      ...(lease === undefined ? {} : { lease }),
-      ...(uris === undefined ? {} : { uris }),
-      ...(gate === undefined ? {} : { gate }),
-      ...(execution === undefined ? {} : { execution }),
-    };
+    const next: NextOptions = { block, lease, uris, gate, execution };
     const release = last?.take();
     if (last !== undefined && release !== undefined) {
       try {

@@ -9,7 +9,7 @@ export interface LinkOptions {
    * Time in milliseconds for which a command is repeated while the server is unreachable, restarts, or
    * changes its role; 60 000 by default. 0 repeats nothing.
    */
-  readonly retryFor?: number;
+  readonly retryFor?: number | undefined;
 }
 
 /** The command may be repeated although the server may have executed it. */

@@ -24,20 +24,20 @@ export interface TaggedId {
 /** A condition on captures. */
 export interface Condition {
   /** Name of an access point. */
-  readonly point?: Bytes;
+  readonly point?: Bytes | undefined;
   /** An expression over tags and fields. */
-  readonly where?: Bytes;
+  readonly where?: Bytes | undefined;
   /** Filters in the syntax of CDX servers. */
-  readonly filters?: readonly Bytes[];
+  readonly filters?: readonly Bytes[] | undefined;
   /** The server whose filter syntax is used. */
-  readonly dialect?: "outback" | "ia" | "pywb";
+  readonly dialect?: "outback" | "ia" | "pywb" | undefined;
   /** Keeps the first of consecutive captures with the same value of this field, or the same first bytes (`field:n`). */
-  readonly collapse?: Bytes;
-  readonly skip?: number;
-  readonly limit?: number;
-  readonly format?: "auto" | "cdx" | "cdxj" | "record" | "file";
+  readonly collapse?: Bytes | undefined;
+  readonly skip?: number | undefined;
+  readonly limit?: number | undefined;
+  readonly format?: "auto" | "cdx" | "cdxj" | "record" | "file" | undefined;
   /** Omits lines that cannot be parsed (`drop`) instead of failing. */
-  readonly badLines?: "error" | "drop";
+  readonly badLines?: "error" | "drop" | undefined;
 }
 
 /** A part of a condition, its result, and its own parts. */
@@ -112,7 +112,7 @@ export class Tags {
   }
 
   /** Returns the tags of an id; with `all`, also those from rules and those that its tags carry. */
-  async get(type: TagType, id: Bytes, options: { readonly all?: boolean } = {}): Promise<Buffer[]> {
+  async get(type: TagType, id: Bytes, options: { readonly all?: boolean | undefined } = {}): Promise<Buffer[]> {
     const words: Word[] = ["TAGS.GET", this.key, type.toUpperCase(), id];
     if (options.all) words.push("ALL");
     return each(bytes)(await this.link.call(words, REPEAT));
@@ -126,7 +126,7 @@ export class Tags {
   }
 
   /** Replaces all ids of a type by the staged copy, and returns their number. */
-  async swap(type: TagType, options: { readonly expect?: number } = {}): Promise<number> {
+  async swap(type: TagType, options: { readonly expect?: number | undefined } = {}): Promise<number> {
     const words: Word[] = ["TAGS.SWAP", this.key, type.toUpperCase()];
     put(words, "EXPECT", options.expect);
     return int(await this.link.call(words));
@@ -241,7 +241,7 @@ export class Tags {
   }
 
   /** Returns a page of the tags that satisfy an expression. */
-  async list(expression: Bytes, options: PageOptions & { readonly prefix?: Bytes } = {}): Promise<Page<Buffer>> {
+  async list(expression: Bytes, options: PageOptions & { readonly prefix?: Bytes | undefined } = {}): Promise<Page<Buffer>> {
     const words: Word[] = ["TAGS.LIST", this.key, expression];
     put(words, "PREFIX", options.prefix);
     put(words, "CURSOR", options.cursor ?? undefined);
@@ -251,7 +251,7 @@ export class Tags {
   }
 
   /** Returns a page of the ids of one type, with their tags. */
-  async scan(type: TagType, options: PageOptions & { readonly prefix?: Bytes } = {}): Promise<Page<TaggedId>> {
+  async scan(type: TagType, options: PageOptions & { readonly prefix?: Bytes | undefined } = {}): Promise<Page<TaggedId>> {
     const words: Word[] = ["TAGS.SCAN", this.key, type.toUpperCase(), options.cursor ?? "0"];
     put(words, "PREFIX", options.prefix);
     put(words, "COUNT", options.count);

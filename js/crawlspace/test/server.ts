@@ -1,6 +1,7 @@
 // Servers with the module, for tests. The environment names the module (CRAWLSPACE_MODULE) and may name
 // the server (REDIS_SERVER).
 
+import { AssertionError } from "node:assert";
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -65,6 +66,15 @@ export class Server {
     }
   }
 
+  /** Returns true for a replica that has the data of its master. */
+  async inSync(): Promise<boolean> {
+    return String(await this.call("INFO", "replication")).includes("master_link_status:up");
+  }
+
+  async isMaster(): Promise<boolean> {
+    return ((await this.call("ROLE")) as unknown[])[0] === "master";
+  }
+
   async kill(): Promise<void> {
     if (this.process.exitCode !== null || this.process.signalCode !== null) return;
     const gone = once(this.process, "exit");
@@ -92,31 +102,33 @@ function launch(words: string[]): ChildProcess {
   return spawn(program, words, { stdio: "ignore" });
 }
 
-/** Repeats a check until it holds. Fails after a minute. */
-export async function until(what: string, holds: () => Promise<boolean>): Promise<void> {
-  const end = Date.now() + 60_000;
+/** Repeats a check until it holds. Fails after a minute, or the given time in milliseconds. */
+export async function until(what: string, holds: () => Promise<boolean>, ms = 60_000): Promise<void> {
+  const end = Date.now() + ms;
   let last: unknown;
   while (Date.now() < end) {
     try {
       if (await holds()) return;
     } catch (error) {
+      if (error instanceof AssertionError) throw error;
       last = error;
     }
-    await new Promise((resolve) => setTimeout(resolve, 10));
+    await new Promise((resolve) => setTimeout(resolve, 50));
   }
   throw new Error(`never: ${what}`, { cause: last });
 }
 
-/** A cluster of three masters, and one replica of the first if asked for. */
+/** A cluster of three masters, and a replica of the one that has a given key. */
 export class Cluster {
   private constructor(
     readonly nodes: Server[],
-    readonly replica: Server | undefined,
+    /** The node that has the key, and its replica, in any order. */
+    private readonly pair: readonly [Server, Server] | undefined,
   ) {}
 
-  static async start(options: { replica?: boolean; args?: string[] } = {}): Promise<Cluster> {
-    const count = options.replica ? 4 : 3;
-    const args = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000", ...(options.args ?? [])];
+  static async start(options: { replicaFor?: string; args?: string[] } = {}): Promise<Cluster> {
+    const count = options.replicaFor === undefined ? 3 : 4;
+    const args = ["--cluster-enabled", "yes", "--cluster-node-timeout", "15000", ...(options.args ?? [])];
     const all = await Promise.all(Array.from({ length: count }, () => Server.start(...args)));
     const [first, ...others] = all as [Server, ...Server[]];
     for (const [i, range] of [[0, 5460], [5461, 10922], [10923, 16383]].entries()) {
@@ -130,12 +142,15 @@ export class Cluster {
         return nodes.trim().split("\n").length === count && !nodes.includes("handshake");
       });
     }
-    const replica = options.replica ? all[3] : undefined;
-    if (replica) {
-      const id = String(await first.call("CLUSTER", "MYID"));
+    let pair: [Server, Server] | undefined;
+    if (options.replicaFor !== undefined) {
+      const slot = Number(await first.call("CLUSTER", "KEYSLOT", options.replicaFor));
+      const owner = all[slot <= 5460 ? 0 : slot <= 10922 ? 1 : 2] as Server;
+      const replica = all[3] as Server;
+      const id = String(await owner.call("CLUSTER", "MYID"));
       await until("the replica knows its master", async () => (await replica.call("CLUSTER", "REPLICATE", id)) === "OK");
-      await until("the replica is in sync", async () =>
-        String(await replica.call("INFO", "replication")).includes("master_link_status:up"));
+      await until("the replica is in sync", () => replica.inSync());
+      pair = [owner, replica];
     }
     for (const node of all) {
       await until("the cluster is whole", async () => {
@@ -143,7 +158,16 @@ export class Cluster {
         return info.includes("cluster_state:ok") && info.includes("cluster_slots_ok:16384");
       });
     }
-    return new Cluster(all, replica);
+    return new Cluster(all, pair);
+  }
+
+  /** Makes the replica a master, and the master its replica. The nodes vote for another failover only half a minute later. */
+  async failover(): Promise<void> {
+    const [one, other] = this.pair as readonly [Server, Server];
+    const [from, to] = (await one.isMaster()) ? [one, other] : [other, one];
+    await until("the failover begins", async () => (await to.call("CLUSTER", "FAILOVER")) === "OK");
+    await until("the replica is a master", () => to.isMaster());
+    await until("the master is a replica", () => from.inSync());
   }
 
   get port(): number {

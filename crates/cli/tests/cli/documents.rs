@@ -33,7 +33,7 @@ fn files_in(folder: &str) -> Vec<String> {
             _ => format!("{folder}/{name}"),
         };
         match entry.file_type().unwrap().is_dir() {
-            true if name == "target" || name.starts_with('.') => {}
+            true if name == "target" || name == "node_modules" || name.starts_with('.') => {}
             true => files.extend(files_in(&path)),
             false => files.push(path),
         }
@@ -302,6 +302,7 @@ fn version_is_the_same_everywhere() {
         ("Cargo.toml", "\", version = \""),
         ("pyproject.toml", "\nversion = \""),
         ("pyproject.toml", "\"crawlspace=="),
+        ("package.json", "\n  \"version\": \""),
         ("", "crawlspace_"),
         ("", "/crawlspace:server-"),
         ("", "/crawlspace:serve-"),
@@ -310,7 +311,7 @@ fn version_is_the_same_everywhere() {
     let mut counts = [0; 7];
     let mut wrong = Vec::new();
     let is_text = |path: &String| {
-        [".toml", ".md", ".yaml"]
+        [".toml", ".md", ".yaml", "package.json"]
             .iter()
             .any(|end| path.ends_with(end))
     };

@@ -1,0 +1,33 @@
+// A crawler of crash.test.ts: fetches the pages of a frontier and stores their payloads once. Prints the URL of each page
+// that it fetches.
+
+import { createHash } from "node:crypto";
+
+import { Dedupe, Frontier } from "crawlspace";
+
+import { NEWEST, type Kind } from "./clients.js";
+
+async function main(port: number, clustered: boolean, kind: Kind, payloads: number): Promise<void> {
+  const { client, close } = await kind.open(port, clustered);
+  const frontier = new Frontier(client, "{crawl}:");
+  const dedupe = new Dedupe(client, "{crawl}:");
+  const stop = new AbortController();
+  process.once("SIGTERM", () => stop.abort());
+  const leases = frontier.leases({ execution: "crawl-1", uris: 1, lease: 10_000, max: 1, signal: stop.signal });
+  for await (const lease of leases) {
+    const url = String(lease.uri);
+    process.stdout.write(`${url}\n`);
+    const payload = Number(url.split("/")[1]) % payloads;
+    const hash = "sha256:" + createHash("sha256").update(String(payload)).digest("hex");
+    await dedupe.capture("crawl-1", hash, { px: 3000 }, (c) =>
+      c.original ? c.revisit(100) : c.add({ date: "20260319102015123", url, size: 1000 }));
+    lease.done({ status: 200 });
+  }
+  await close();
+}
+
+const [port, clustered, kind, payloads] = process.argv.slice(2).map(Number) as [number, number, number, number];
+main(port, clustered === 1, NEWEST[kind] as Kind, payloads).catch((error) => {
+  console.error(error);
+  process.exit(1);
+});
