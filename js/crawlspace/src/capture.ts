@@ -46,9 +46,10 @@ export class Capture {
    * @throws {@link StaleError} if another worker has claimed the payload. Let it pass: `capture` calls the body again.
    */
   async add(record: Omit<Response, "hash">): Promise<void> {
-    const { token } = this;
+    const { hash, token } = this;
+    const { waczIndex, date, url, size } = record;
     try {
-      await this.dedupe.add(this.crawl, [{ ...record, hash: this.hash }], { token });
+      await this.dedupe.add(this.crawl, [{ hash, waczIndex, date, url, size }], { token });
       this.token = undefined;
     } catch (error) {
       if (error instanceof StaleError) {
@@ -63,6 +64,12 @@ export class Capture {
   async revisit(size: number, options: RevisitOptions = {}): Promise<void> {
     const { hash, original } = this;
     await this.dedupe.revisit(this.crawl, [{ hash, size, original: original ?? undefined }], options);
+  }
+
+  /** Returns true if the claim is not settled.
+   * @internal */
+  holds(): boolean {
+    return this.token !== undefined;
   }
 
   /** Releases the claim unless it is settled.

@@ -1,7 +1,7 @@
 import type { RedisClient, Word } from "./clients.js";
 import { Capture, type CaptureOptions } from "./capture.js";
 import { Link, REPEAT, WAIT, type LinkOptions } from "./link.js";
-import { bytes, each, Fields, int, list, maybe, number, pairs, put, text, type Bytes } from "./reply.js";
+import { bytes, each, Fields, int, list, maybe, maybeBytes, number, pairs, put, text, type Bytes } from "./reply.js";
 import { Writers } from "./writers.js";
 
 /** Settings of a {@link Dedupe}. */
@@ -196,7 +196,7 @@ export class Dedupe {
       const capture = new Capture(this, crawl, hash, claim, attempt);
       try {
         const result = await body(capture);
-        await capture.release();
+        if (capture.holds()) await capture.release();
         return result;
       } catch (error) {
         await capture.release();
@@ -216,7 +216,7 @@ export class Dedupe {
     put(words, "CRAWL", options.crawl);
     if (options.withWacz) words.push("WITHWACZ");
     for (const hash of hashes) words.push(hash);
-    return each(maybe(originalOf))(await this.link.call(words, REPEAT));
+    return list(await this.link.call(words, REPEAT)).map(maybeOriginal);
   }
 
   /** Lists the captures of URLs, newest first. Needs {@link indexUrls}. */
@@ -254,14 +254,14 @@ export class Dedupe {
     put(words, "BLOCK", options.block);
     if (options.withWacz) words.push("WITHWACZ");
     const flags = options.block === undefined ? REPEAT : REPEAT | WAIT;
-    const [state, first, second] = list(await this.link.call(words, flags, options.block));
-    switch (text(state)) {
+    const reply = list(await this.link.call(words, flags, options.block));
+    switch (text(reply[0])) {
       case "DUPE":
-        return { state: "dupe", original: originalOf(first) };
+        return { state: "dupe", original: originalOf(reply[1]) };
       case "CLAIMED":
-        return { state: "claimed", token: text(first) };
+        return { state: "claimed", token: text(reply[1]) };
       default:
-        return { state: "pending", holder: bytes(first), left: int(second) };
+        return { state: "pending", holder: bytes(reply[1]), left: int(reply[2]) };
     }
   }
 
@@ -284,32 +284,38 @@ export class Dedupe {
     options: { readonly token?: string | undefined; readonly earliest?: boolean | undefined } = {},
   ): Promise<number> {
     if (records.length === 0) return 0;
-    return this.writers.with(async (seq) => {
+    const writer = this.writers.take();
+    try {
       const words: Word[] = ["DEDUPE.ADD", this.prefix, crawl];
       put(words, "TOKEN", options.token);
-      words.push(...seq);
+      words.push("SEQ", writer.name, number(writer.n));
       if (options.earliest) words.push("EARLIEST");
       for (const { hash, waczIndex, date, url, size } of records) {
         words.push(hash, number(waczIndex ?? 0), date, url, number(size));
       }
       return int(await this.link.call(words, REPEAT));
-    });
+    } finally {
+      this.writers.give(writer);
+    }
   }
 
   /** Counts revisit records, and returns how many were counted. Repeats count once (`SEQ`). */
   async revisit(crawl: Bytes, records: readonly Revisit[], options: RevisitOptions = {}): Promise<number> {
     if (records.length === 0) return 0;
-    return this.writers.with(async (seq) => {
+    const writer = this.writers.take();
+    try {
       const words: Word[] = ["DEDUPE.REVISIT", this.prefix, crawl];
       put(words, "REF", options.ref);
       if (options.noRef) words.push("NOREF");
-      words.push(...seq);
+      words.push("SEQ", writer.name, number(writer.n));
       for (const { hash, size, original } of records) {
         words.push(hash, number(size));
         if (original) words.push("ORIGINAL", original.crawl, number(original.waczIndex), number(original.size));
       }
       return int(await this.link.call(words, REPEAT));
-    });
+    } finally {
+      this.writers.give(writer);
+    }
   }
 
   /** Registers a WACZ file that is being written, and returns its index. */
@@ -484,15 +490,18 @@ export type Requiring =
   | { readonly ref: Bytes }
   | { readonly refs: readonly { readonly crawl: Bytes; readonly waczIndex: number }[] };
 
+const maybeOriginal = maybe(originalOf);
+
+/** Reads a record. Look-ups read many of them, so it takes elements by index. */
 function originalOf(value: unknown): Original {
-  const [crawl, waczIndex, date, url, size, wacz] = list(value);
+  const parts = value as unknown[];
   return {
-    crawl: bytes(crawl),
-    waczIndex: int(waczIndex),
-    date: bytes(date),
-    url: bytes(url),
-    size: int(size),
-    wacz: maybe(bytes)(wacz),
+    crawl: bytes(parts[0]),
+    waczIndex: int(parts[1]),
+    date: bytes(parts[2]),
+    url: bytes(parts[3]),
+    size: int(parts[4]),
+    wacz: maybeBytes(parts[5]),
   };
 }
 
@@ -504,7 +513,7 @@ function urlCaptureOf(value: unknown): UrlCapture {
     waczIndex: int(waczIndex),
     date: bytes(date),
     size: int(size),
-    wacz: maybe(bytes)(wacz),
+    wacz: maybeBytes(wacz),
   };
 }
 

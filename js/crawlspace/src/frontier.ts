@@ -1,7 +1,7 @@
 import type { RedisClient, Word } from "./clients.js";
 import { Leases, type LeasesOptions } from "./leases.js";
 import { Link, REPEAT, WAIT, type LinkOptions } from "./link.js";
-import { bytes, each, Fields, int, list, maybe, number, put, text, type Bytes } from "./reply.js";
+import { bytes, each, Fields, int, list, maybe, maybeBytes, number, put, text, type Bytes } from "./reply.js";
 import { Writers } from "./writers.js";
 
 /** Settings of a {@link Frontier}. */
@@ -318,12 +318,15 @@ export class Frontier {
    */
   async add(execution: Bytes, items: readonly Counted[]): Promise<(number | null)[]> {
     if (items.length === 0) return [];
-    return this.writers.with(async (seq) => {
+    const writer = this.writers.take();
+    try {
       const words = this.words("CHG.ADD");
-      words.push(execution, ...seq);
+      words.push(execution, "SEQ", writer.name, number(writer.n));
       for (const { group, at } of items) words.push(group, number(at ?? 0));
       return each(maybe(int))(await this.link.call(words, REPEAT));
-    });
+    } finally {
+      this.writers.give(writer);
+    }
   }
 
   /** Queues URIs that the frontier keeps, and returns the number of URIs of each group, or null if refused. */
@@ -491,7 +494,7 @@ export class Frontier {
     putNext(words, next);
     const reply = await this.link.call(words, waits(next) ? REPEAT | WAIT : REPEAT, next.block);
     const [due, granted] = list(reply);
-    return { due: int(due), lease: maybe(leaseOf)(granted) };
+    return { due: int(due), lease: maybeLease(granted) };
   }
 
   private releasing({ group, token }: Pick<Lease, "group" | "token">, release: Release): Word[] {
@@ -551,7 +554,7 @@ export class Frontier {
     put(words, "COUNT", options.count);
     return each((report) => {
       const [group, execution, uri, times] = list(report);
-      return { group: bytes(group), execution: maybe(bytes)(execution), uri: maybe(bytes)(uri), times: int(times) };
+      return { group: bytes(group), execution: maybeBytes(execution), uri: maybeBytes(uri), times: int(times) };
     })(await this.link.call(words));
   }
 
@@ -794,16 +797,21 @@ function putNext(words: Word[], options: NextOptions): void {
   put(words, "EXECUTION", options.execution);
 }
 
+const maybeLease = maybe(leaseOf);
+
+// The readers of leases run for every page, so they take elements by index.
+
 function leaseOf(value: unknown): Lease {
-  const [group, token, deadline, due, queued, execution, uri, uris] = list(value);
+  const parts = value as unknown[];
+  const uris = parts[7];
   return {
-    group: bytes(group),
-    token: int(token),
-    deadline: int(deadline),
-    due: int(due),
-    queued: int(queued),
-    execution: maybe(bytes)(execution),
-    uris: uris === undefined ? singly(uri) : each(uriOf)(uris),
+    group: bytes(parts[0]),
+    token: int(parts[1]),
+    deadline: int(parts[2]),
+    due: int(parts[3]),
+    queued: int(parts[4]),
+    execution: maybeBytes(parts[5]),
+    uris: uris === undefined ? singly(parts[6]) : (uris as unknown[]).map(uriOf),
   };
 }
 
@@ -813,13 +821,13 @@ function singly(uri: unknown): LeasedUri[] {
 }
 
 function uriOf(value: unknown): LeasedUri {
-  const [uri, key, payload, depth, attempts] = list(value);
+  const parts = value as unknown[];
   return {
-    uri: bytes(uri),
-    key: maybe(bytes)(key),
-    payload: maybe(bytes)(payload),
-    depth: int(depth),
-    attempts: int(attempts),
+    uri: bytes(parts[0]),
+    key: maybeBytes(parts[1]),
+    payload: maybeBytes(parts[2]),
+    depth: int(parts[3]),
+    attempts: int(parts[4]),
   };
 }
 

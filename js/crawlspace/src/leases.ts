@@ -15,6 +15,8 @@ export interface LeasesOptions extends Omit<NextOptions, "block">, Pick<Facts, "
   readonly onLost?: ((lease: HeldLease) => void) | undefined;
 }
 
+const NO_RULE: LeasesOptions = {};
+
 /** How a lease ended, and its facts. The time since the lease began is used as `elapsed` if it is not given. */
 export interface End extends Facts {
   /** The execution of URIs that the frontier only counts. */
@@ -23,7 +25,7 @@ export interface End extends Facts {
   readonly count?: number | undefined;
 }
 
-type Ending = { readonly release: Release; readonly settle: number | "never" };
+type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 
 /** A lease in a loop over {@link Frontier.leases}. */
 export class HeldLease implements Lease {
@@ -35,7 +37,7 @@ export class HeldLease implements Lease {
   readonly uris: readonly LeasedUri[];
   private readonly begun = performance.now();
   private until: number;
-  private ending: Ending | undefined;
+  private ending: Release | undefined;
   private sent = false;
   private freed: boolean;
 
@@ -67,23 +69,25 @@ export class HeldLease implements Lease {
 
   /** Ends the lease: its URIs are done. The end is sent with the request for the next lease. */
   done(end: End = {}): void {
-    const { execution, count, ...facts } = end;
-    const of = this.execution ?? execution;
-    if (of === undefined) throw new TypeError("the frontier only counts these URIs: name their execution");
-    const release: Release = { ...this.facts(facts), done: of, count };
-    this.ending = { release, settle: "never" };
+    const execution = this.execution ?? end.execution;
+    if (execution === undefined) throw new TypeError("the frontier only counts these URIs: name their execution");
+    const release = this.released(end);
+    release.done = execution;
+    release.count = end.count;
+    this.ending = release;
   }
 
   /** Ends the lease: its URIs are queued for this time in milliseconds since the epoch, with a new payload if given. */
   retry(at: number, end: Facts & { readonly payload?: Bytes | undefined } = {}): void {
-    const { payload, ...facts } = end;
-    const release: Release = { ...this.facts(facts), retry: at, payload };
-    this.ending = { release, settle: at };
+    const release = this.released(end);
+    release.retry = at;
+    release.payload = end.payload;
+    this.ending = release;
   }
 
   /** Ends the lease: its URIs return to the queue unchanged. A lease that the body does not end is given back, too. */
   giveBack(facts: Facts = {}): void {
-    this.ending = { release: this.facts(facts), settle: 0 };
+    this.ending = this.released(facts);
   }
 
   /**
@@ -91,7 +95,9 @@ export class HeldLease implements Lease {
    * {@link retry} or {@link giveBack} ends them. Without such an end, they return to the queue after this time.
    */
   async later(ms: number, facts: Facts = {}): Promise<void> {
-    await this.frontier.release(this, { ...this.facts(facts), later: ms });
+    const release = this.released(facts);
+    release.later = ms;
+    await this.frontier.release(this, release);
     this.freed = true;
   }
 
@@ -104,12 +110,12 @@ export class HeldLease implements Lease {
   /** Sends the end now instead of with the next request, for example after {@link later} and outside the loop. */
   async finish(): Promise<void> {
     if (this.ending === undefined || this.sent) return;
-    const { release, settle } = this.ending;
+    const release = this.ending;
     this.sent = true;
     try {
       if (!this.freed) await this.frontier.release(this, release);
-      else if (settle === "never") await this.frontier.done(this, release.done as Bytes);
-      else await this.settleAt(settle);
+      else if (release.done !== undefined) await this.frontier.done(this, release.done);
+      else await this.settleAt(release.retry ?? 0);
     } catch (error) {
       if (!isLost(error)) throw error;
       this.options.onLost?.(this);
@@ -122,7 +128,7 @@ export class HeldLease implements Lease {
     if (this.sent || this.freed) return undefined;
     if (this.ending === undefined) this.giveBack();
     this.sent = true;
-    return this.ending?.release;
+    return this.ending;
   }
 
   /** Ends the lease when the loop ends.
@@ -132,10 +138,17 @@ export class HeldLease implements Lease {
     await this.finish();
   }
 
-  private facts(facts: Facts): Facts {
-    if (facts.at !== undefined || facts.delay !== undefined) return facts;
-    const { factor, min, max } = this.options;
-    return { elapsed: Math.round(performance.now() - this.begun), factor, min, max, ...facts };
+  /** Returns the release with these facts, and the rule of the loop for those that are missing. */
+  private released(facts: Facts): Mutable<Release> {
+    const { at, delay, crawlDelay, retryAfter, status } = facts;
+    const rule = at === undefined && delay === undefined ? this.options : NO_RULE;
+    const elapsed = rule === NO_RULE ? facts.elapsed : facts.elapsed ?? Math.round(performance.now() - this.begun);
+    const factor = facts.factor ?? rule.factor;
+    const min = facts.min ?? rule.min;
+    const max = facts.max ?? rule.max;
+    // All parts are named, because this runs for every page.
+    const end = { done: undefined, count: undefined, retry: undefined, payload: undefined, later: undefined };
+    return { at, delay, elapsed, factor, min, max, crawlDelay, retryAfter, status, ...end };
   }
 
   private async settleAt(at: number): Promise<void> {

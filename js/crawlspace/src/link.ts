@@ -21,7 +21,7 @@ export const WAIT = 2;
 const UNDONE = new Set(["TRYAGAIN", "LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "BUSY", "MOVED", "ASK"]);
 /** Time in milliseconds that a reply may be late before the connection counts as dead. */
 const GRACE = 10_000;
-/** Interval in milliseconds at which idle connections are closed if their client was closed. */
+/** Interval in milliseconds at which the connections of commands that wait are checked. */
 const WATCH = 500;
 const FIRST_PAUSE = 20;
 const LAST_PAUSE = 1000;
@@ -44,12 +44,8 @@ export class Link {
   }
 
   /** Sends a command. `block` is the time in milliseconds that it may wait in the server; 0 is no limit. */
-  async call(words: Word[], flags = 0, block = 0): Promise<unknown> {
-    try {
-      return await this.once(words, flags, block);
-    } catch (error) {
-      return this.again(words, flags, block, error);
-    }
+  call(words: Word[], flags = 0, block = 0): Promise<unknown> {
+    return this.once(words, flags, block).catch((error) => this.again(words, flags, block, error));
   }
 
   /** Closes the connections on which commands waited. The client itself stays open. */
@@ -95,40 +91,54 @@ export function sleep(ms: number): Promise<void> {
 /** Connections of a client for commands that wait, so that the client's other commands do not wait with them. */
 class Spare {
   private idle: Port[] = [];
-  private readonly busy = new Set<Port>();
+  /** Connections on which a command waits, with the time at which its reply is overdue. */
+  private readonly busy = new Map<Port, number>();
   private watch: NodeJS.Timeout | undefined;
 
   constructor(private readonly port: Port) {
     port.onClose(() => this.close());
   }
 
-  async call(words: Word[], block: number): Promise<unknown> {
-    const port = this.idle.pop() ?? (await this.port.duplicate());
-    this.busy.add(port);
-    let usable = false;
-    try {
-      const reply = port.send(words);
-      const value = await (block > 0 ? within(reply, block + GRACE) : reply);
-      usable = true;
-      return value;
-    } catch (error) {
-      usable = isReply(error);
-      throw error;
-    } finally {
-      // `close` has emptied `busy` if it was called in the meantime.
-      if (this.busy.delete(port) && usable) this.keep(port);
-      else port.close();
+  call(words: Word[], block: number): Promise<unknown> {
+    const port = this.idle.pop();
+    return port ? this.on(port, words, block) : this.port.duplicate().then((port) => this.on(port, words, block));
+  }
+
+  private on(port: Port, words: Word[], block: number): Promise<unknown> {
+    this.busy.set(port, block > 0 ? Date.now() + block + GRACE : Infinity);
+    this.watch ??= setInterval(() => this.look(), WATCH).unref();
+    return port.send(words).then(
+      (reply) => {
+        this.leave(port, true);
+        return reply;
+      },
+      (error) => {
+        this.leave(port, isReply(error));
+        throw error;
+      },
+    );
+  }
+
+  private leave(port: Port, usable: boolean): void {
+    // `close` has emptied `busy` if it was called in the meantime.
+    if (this.busy.delete(port) && usable) this.idle.push(port);
+    else port.close();
+  }
+
+  /** Closes connections whose reply is overdue, and idle ones if the client was closed. */
+  private look(): void {
+    const now = Date.now();
+    for (const [port, overdue] of this.busy) if (now > overdue) port.close();
+    // node-redis reports its end only if it was connected then, so ask it.
+    if (this.port.closed()) this.closeIdle();
+    if (this.idle.length === 0 && this.busy.size === 0) {
+      clearInterval(this.watch);
+      this.watch = undefined;
     }
   }
 
-  private keep(port: Port): void {
-    this.idle.push(port);
-    // node-redis reports its end only if it was connected then, so ask it too.
-    this.watch ??= setInterval(() => this.port.closed() && this.closeIdle(), WATCH).unref();
-  }
-
   close(): void {
-    for (const port of this.busy) port.close();
+    for (const port of this.busy.keys()) port.close();
     this.busy.clear();
     this.closeIdle();
   }
@@ -136,8 +146,6 @@ class Spare {
   private closeIdle(): void {
     for (const port of this.idle) port.close();
     this.idle = [];
-    clearInterval(this.watch);
-    this.watch = undefined;
   }
 }
 
@@ -150,13 +158,4 @@ function spareOf(client: RedisClient, port: Port): Spare {
     spares.set(client, spare);
   }
   return spare;
-}
-
-function within<T>(promise: Promise<T>, ms: number): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`no reply within ${ms} ms`)), ms);
-  });
-  promise.catch(() => {}); // if the reply is late, nothing else handles its error
-  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }

@@ -22,6 +22,9 @@ export function maybe<T>(read: Read<T>): Read<T | null> {
   return (value) => (value === null || value === undefined ? null : read(value));
 }
 
+/** Reads bytes, or nil as null. */
+export const maybeBytes: Read<Buffer | null> = maybe(bytes);
+
 export function each<T>(read: Read<T>): Read<T[]> {
   return (value) => list(value).map(read);
 }
@@ -71,8 +74,11 @@ export function put(words: Word[], name: string, value: Bytes | number | undefin
   if (value !== undefined) words.push(name, typeof value === "number" ? number(value) : value);
 }
 
-/** Formats a number. Integers beyond 10²¹ would otherwise be sent with an exponent. */
+/** Formats a number. */
 export function number(value: number): string {
+  if (Number.isSafeInteger(value)) return String(value);
+  // Large integers would otherwise be sent with an exponent.
+  if (Number.isInteger(value)) return BigInt(value).toString();
   if (!Number.isFinite(value)) throw new RangeError(`${value} is not a finite number`);
-  return Number.isInteger(value) ? value.toFixed(0) : String(value);
+  return String(value);
 }

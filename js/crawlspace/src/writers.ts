@@ -2,8 +2,7 @@
 
 import { randomBytes } from "node:crypto";
 
-import type { Word } from "./clients.js";
-
+/** A sequence of calls, and the number of the last one. */
 interface Writer {
   readonly name: string;
   n: number;
@@ -20,14 +19,14 @@ export class Writers {
   private readonly free: Writer[] = [];
   private count = 0;
 
-  /** Calls `send` with the words of `SEQ`. */
-  async with<T>(send: (seq: Word[]) => Promise<T>): Promise<T> {
+  /** Returns a writer with its next number. Give it back after the call. */
+  take(): Writer {
     const writer = this.free.pop() ?? { name: `${this.base}-${this.count++}`, n: 0 };
     writer.n += 1;
-    try {
-      return await send(["SEQ", writer.name, String(writer.n)]);
-    } finally {
-      this.free.push(writer);
-    }
+    return writer;
+  }
+
+  give(writer: Writer): void {
+    this.free.push(writer);
   }
 }

@@ -246,6 +246,19 @@ scene("a worker that lost its claim gets the record of the other one", async ({ 
   assert.deepStrictEqual([totalUrls, dupeUrls], [2, 1]);
 });
 
+test("a connection on which a reply is overdue is replaced", async () => {
+  await Promise.all(NEWEST.map(async (kind) => {
+    const relay = await Relay.to(server.port);
+    const { client, close } = await kind.open(relay.port);
+    const f = new Frontier(client, `{stalled-${count++}}:`);
+    await f.next({ block: 1 }); // connects
+    relay.stall();
+    assert.deepStrictEqual(await f.next({ block: 300 }), []);
+    await close();
+    await relay.stop();
+  }));
+});
+
 for (const kind of KINDS) {
   test(`${kind.name}: calls are repeated after lost connections, and count once`, async () => {
     const relay = await Relay.to(server.port);

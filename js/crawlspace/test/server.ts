@@ -214,6 +214,11 @@ export class Relay {
     this.target = target;
   }
 
+  /** Forwards nothing more on the present connections, and leaves them open. */
+  stall(): void {
+    for (const socket of this.sockets) socket.unpipe().pause();
+  }
+
   /** Closes all connections. */
   cut(): void {
     for (const socket of this.sockets) socket.destroy();
