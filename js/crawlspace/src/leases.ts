@@ -39,6 +39,7 @@ export class HeldLease implements Lease {
   private until: number;
   private ending: Release | undefined;
   private sent = false;
+  private lost = false;
   private freed: boolean;
 
   /** @internal */
@@ -93,33 +94,63 @@ export class HeldLease implements Lease {
   /**
    * Frees the host now, and leaves the URIs with this lease for `ms` milliseconds, in which {@link done},
    * {@link retry} or {@link giveBack} ends them. Without such an end, they return to the queue after this time.
+   *
+   * Returns false if the lease is lost: it expired, and another worker fetches its URIs.
    */
-  async later(ms: number, facts: Facts = {}): Promise<void> {
+  async later(ms: number, facts: Facts = {}): Promise<boolean> {
     const release = this.released(facts);
     release.later = ms;
-    await this.frontier.release(this, release);
-    this.freed = true;
+    const held = await this.unlessLost(this.frontier.release(this, release));
+    this.freed ||= held;
+    return held;
   }
 
-  /** Extends the lease to `ms` milliseconds from now; by default, to its initial length. */
-  async extend(ms: number | undefined = this.options.lease): Promise<void> {
+  /**
+   * Extends the lease to `ms` milliseconds from now; by default, to its initial length. Returns false if the lease is
+   * lost: stop, because another worker may fetch from the host.
+   */
+  async extend(ms: number | undefined = this.options.lease): Promise<boolean> {
     if (ms === undefined) throw new TypeError("give the time by which to extend the lease");
-    this.until = await this.frontier.extend(this, ms);
+    return this.unlessLost(this.frontier.extend(this, ms).then((deadline) => (this.until = deadline)));
   }
 
   /** Sends the end now instead of with the next request, for example after {@link later} and outside the loop. */
   async finish(): Promise<void> {
-    if (this.ending === undefined || this.sent) return;
     const release = this.ending;
+    if (release === undefined || this.sent) return;
     this.sent = true;
     try {
-      if (!this.freed) await this.frontier.release(this, release);
-      else if (release.done !== undefined) await this.frontier.done(this, release.done);
-      else await this.settleAt(release.retry ?? 0);
+      await this.unlessLost(this.end(release));
+    } catch (error) {
+      this.sent = false;
+      throw error;
+    }
+  }
+
+  private async end(release: Release): Promise<void> {
+    if (!this.freed) await this.frontier.release(this, release);
+    else if (release.done !== undefined) await this.frontier.done(this, release.done);
+    else await this.settleAt(release.retry ?? 0);
+  }
+
+  /** Returns false if the call fails because the lease is lost. Nothing more is sent for such a lease. */
+  private async unlessLost(call: Promise<unknown>): Promise<boolean> {
+    try {
+      await call;
+      return true;
     } catch (error) {
       if (!isLost(error)) throw error;
-      this.options.onLost?.(this);
+      this.lose();
+      return false;
     }
+  }
+
+  /** Reports the lease as lost, once.
+   * @internal */
+  lose(): void {
+    this.sent = true;
+    if (!this.lost) this.options.onLost?.(this);
+    this.lost = true;
   }
 
   /** Returns the release to send with the next request, or undefined if there is none.
@@ -203,7 +234,7 @@ export class Leases implements AsyncIterable<HeldLease> {
         return (await this.frontier.releaseNext(last, release, next)).lease;
       } catch (error) {
         if (!isLost(error)) throw error;
-        this.options.onLost?.(last);
+        last.lose();
       }
     } else {
       await last?.finish();

@@ -166,7 +166,7 @@ scene("a lease that expired is reported, and the loop goes on", async ({ f }) =>
       // Another worker gets the lease after its deadline.
       const [other] = await f.next({ block: 5000, lease: 60_000 });
       assert.ok(other);
-      await assert.rejects(lease.extend(1000), StaleError);
+      assert.deepStrictEqual([await lease.extend(1000), await lease.later(1000)], [false, false]);
       lease.done();
       setTimeout(() => void f.release(other, { delay: 0 }), 50);
     } else {
