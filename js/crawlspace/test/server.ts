@@ -98,8 +98,16 @@ export class Server {
   }
 }
 
+const running = new Set<ChildProcess>();
+process.on("exit", () => {
+  for (const server of running) server.kill("SIGKILL");
+});
+
 function launch(words: string[]): ChildProcess {
-  return spawn(program, words, { stdio: "ignore" });
+  const server = spawn(program, words, { stdio: "ignore" });
+  running.add(server);
+  server.on("exit", () => running.delete(server));
+  return server;
 }
 
 /** Repeats a check until it holds. Fails after a minute, or the given time in milliseconds. */
