@@ -63,11 +63,35 @@ pub fn frontier_view<T>(c: &mut Wire, prefix: &str, read: impl FnOnce(&mut Wire)
         if scratch.frontier != wanted {
             let (_, dumps) = wanted.as_ref().expect("just made");
             restore(&mut scratch.wire, dumps);
-            scratch.wire.expect_ok(&["CHG.UNPACK", prefix]);
+            while let Some((chg, execution)) = unpack(&mut scratch.wire, prefix) {
+                let words = [
+                    "CHG.LIMIT",
+                    prefix,
+                    &chg,
+                    "DONE",
+                    "0",
+                    "EXECUTION",
+                    &execution,
+                ];
+                scratch.wire.expect_ok(&words);
+            }
             scratch.frontier = wanted;
         }
         read(&mut scratch.wire)
     })
+}
+
+/// Unpacks a frontier. Returns the group and execution of a limit of done URLs that prevents this.
+#[track_caller]
+fn unpack(c: &mut Wire, prefix: &str) -> Option<(String, String)> {
+    let Reply::Error(line) = c.call(&["CHG.UNPACK", prefix]) else {
+        return None;
+    };
+    let line = String::from_utf8(line).expect("text");
+    let is_limit = line.contains("has a limit of done URLs");
+    assert!(is_limit, "CHG.UNPACK said {line:?}");
+    let mut names = line.split('\'').skip(1).step_by(2).map(str::to_owned);
+    Some((names.next()?, names.next()?))
 }
 
 fn dumps(c: &mut Wire, keys: Vec<Vec<u8>>) -> Dumps {

@@ -23,6 +23,8 @@ pub struct Asked<'a> {
     pub bits: Option<u64>,
     /// Name of a space that executions share.
     pub share: Option<&'a [u8]>,
+    /// The texts of URLs are kept when they are done or given up; false if not given.
+    pub text: Option<bool>,
 }
 
 impl Asked<'_> {
@@ -30,6 +32,7 @@ impl Asked<'_> {
         Shape {
             is_wide: self.bits == Some(128),
             is_shared: self.share.is_some(),
+            keeps_text: self.text == Some(true),
         }
     }
 }
@@ -166,7 +169,7 @@ impl<K: Store> Frontier<K> {
                     Shown(execution)
                 ),
                 Misfit::Shape => format!(
-                    "the space of execution '{}' was made with other BITS; CHG.FORGET of all its URLs removes it",
+                    "the space of execution '{}' was made with other BITS or TEXT; CHG.FORGET of all its URLs removes it",
                     Shown(execution)
                 ),
             })
@@ -248,6 +251,23 @@ impl<K: Store> Frontier<K> {
             let member = packed.spaces().member(execution);
             counts_reply(member.map_or([0; 4], |member| member.counts))
         })
+    }
+
+    /// Returns the number of URLs of an execution in each state that belong to a group, if a limit needs these counts.
+    ///
+    /// # Errors
+    /// `PLAIN` if the frontier is not packed.
+    pub fn counts_in_group(
+        &mut self,
+        ks: &mut K,
+        execution: &[u8],
+        group: &[u8],
+    ) -> Result<Option<Reply>> {
+        let counts = self.with_known(ks, |packed| {
+            let hash = packed.group_hash(group);
+            packed.limits().counts(execution, hash)
+        })?;
+        Ok(counts.map(counts_reply))
     }
 
     /// Forgets URLs, and removes them from the queue; leased ones stay. Returns the number of URLs forgotten.
@@ -438,17 +458,16 @@ pub(super) async fn regroup<K: Store>(lent: &Lent<K>, from: &[u8], to: &[u8]) ->
         ks.packed(|packed| {
             let names = packed.spaces().spaces().map(|(name, _)| name.into());
             let names: Vec<Box<[u8]>> = names.collect();
-            (names, packed.group_hash(from), packed.group_hash(to))
+            (names, packed.group_hash(from))
         })
     })?;
-    let Some((names, from, to)) = found else {
+    let Some((names, from)) = found else {
         return Ok(());
     };
     for name in names {
         each_url(lent, &name, &mut |packed, print, known| {
             if known.group == from && !known.state.has_text() {
-                let known = Known { group: to, ..known };
-                packed.put_url(&name, print, known);
+                packed.regroup_url(&name, print, known, to);
             }
         })
         .await?;

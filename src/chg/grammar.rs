@@ -24,7 +24,7 @@ use super::hold::{Limits, Target};
 use super::keys::ID_BYTES;
 use super::known::{MAX_STATUS, State};
 use super::lease::{Fate, When};
-use super::listing::{Cursor, Queue};
+use super::listing::{Cursor, Queue, UrlCursor};
 use super::politeness::{Factor, Facts};
 use super::settle::Settled;
 use super::spans::{NOW, OrNone, Span, Time};
@@ -173,6 +173,7 @@ command! {
         execution: &'a [u8] = EXECUTION,
         {
             bits: Option<u64> = Choice("bits", &[("96", 96), ("128", 128)]).after("BITS"),
+            text: Option<bool> = Choice("text", &[("YES", true), ("NO", false)]).after("TEXT"),
             share: Option<&'a [u8]> = Bytes::new("name", ID_BYTES).after("SHARE"),
         }
     }
@@ -631,25 +632,48 @@ command! {
 }
 
 grammar! {
-    impl Limits {
+    /// Number of done URLs of an execution.
+    pub struct DoneLimit<'a> {
+        most: u64 = Integer::from("done-urls", 0),
+        execution: &'a [u8] = EXECUTION.after("EXECUTION"),
+    }
+}
+
+grammar! {
+    /// Limits of a group.
+    #[derive(Default)]
+    pub struct GroupLimits<'a> {
         {
-            parallel = Integer::new("fetches", 1, MAX_PARALLEL).after("PARALLEL"),
-            gap = Span::new("milliseconds", 0).after("GAP"),
-            delay = OrNone(Span::new("delay-milliseconds", 0).after("DELAY")),
-            budget = OrNone(Integer::from("uris", 0).after("BUDGET")),
+            parallel: Option<u64> = Integer::new("fetches", 1, MAX_PARALLEL).after("PARALLEL"),
+            gap: Option<Millis> = Span::new("milliseconds", 0).after("GAP"),
+            delay: Option<Option<Millis>> = OrNone(Span::new("delay-milliseconds", 0).after("DELAY")),
+            budget: Option<Option<u64>> = OrNone(Integer::from("uris", 0).after("BUDGET")),
+            done: Option<DoneLimit<'a>> = block("done").after("DONE"),
+        }
+    }
+}
+
+impl GroupLimits<'_> {
+    /// Returns the limits without the number of done URLs.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            parallel: self.parallel,
+            gap: self.gap,
+            delay: self.delay,
+            budget: self.budget,
         }
     }
 }
 
 command! {
-    prefix "chg.limit", "write deny-oom";
+    prefix "chg.limit", "write deny-oom blocking";
     /// Sets limits of a group: parallel fetches, the gap between them, the pause after each, and the number of URIs.
     ///
-    /// O(log M) where M is the number of waiting groups
+    /// O(log M) where M is the number of waiting groups; with DONE O(N) where N is the number of known URLs of the space, in slices
     pub struct Limit<'a> {
         now: Now = NOW,
         chg: &'a [u8] = CHG,
-        limits: Limits = AnyOf("limit", block("")),
+        limits: GroupLimits<'a> = AnyOf("limit", block("")),
     }
 }
 
@@ -771,19 +795,71 @@ impl List {
     }
 }
 
+/// The place from which a list of URIs continues.
+#[derive(Clone, Copy)]
+pub enum UriCursor {
+    /// A place in a group.
+    Group(Position),
+    /// A place among the URLs of an execution.
+    Execution(UrlCursor),
+}
+
+impl UriCursor {
+    fn parse(text: &[u8]) -> Option<UriCursor> {
+        let position = Position::parse(text).map(UriCursor::Group);
+        position.or_else(|| UrlCursor::parse(text).map(UriCursor::Execution))
+    }
+}
+
 command! {
     prefix "chg.uris", "readonly";
-    /// Lists the URIs that the frontier stores for a group, page by page.
+    /// Lists the URIs that the frontier stores for a group, or the URLs of an execution, page by page.
     ///
-    /// O(N + log M) where N is the number of URIs listed and M the number of all URIs of the group
+    /// O(N + log M) where N is the number of URIs listed and M the number of all URIs of the group; with EXECUTION O(N + M) where M is the number of groups or known URLs looked at, at most 4096
     pub struct Uris<'a> {
         now: Now = NOW,
-        chg: &'a [u8] = CHG,
+        what: Target<'a> = OneOf("what", (
+            EXECUTION.after("EXECUTION").or_value().map(Target::Execution),
+            CHG.map(Target::Group),
+        )),
         {
-            from: Option<Option<Position>> =
-                Form::text("cursor", "0", |text| cursor(text, Position::parse)).after("CURSOR"),
+            state: Option<State> = Choice("state", &[
+                ("QUEUED", State::Queued),
+                ("LEASED", State::Leased),
+                ("DONE", State::Done),
+                ("GIVENUP", State::GivenUp),
+            ]).after("STATE"),
+            from: Option<Option<UriCursor>> =
+                Form::text("cursor", "0", |text| cursor(text, UriCursor::parse)).after("CURSOR"),
             count: Option<u64> = COUNT.after("COUNT"),
         }
+    }
+    where Uris::check
+}
+
+impl Uris<'_> {
+    fn check(&self) -> Result<(), String> {
+        if matches!(self.what, Target::Group(_)) && self.state.is_some() {
+            return Err(
+                "ERR syntax error: STATE selects URLs of an execution, so it needs EXECUTION"
+                    .to_owned(),
+            );
+        }
+        let ends = self.state.is_some_and(|state| !state.has_text());
+        let fits = match (self.from.flatten(), self.what) {
+            (None, _) | (Some(UriCursor::Group(_)), Target::Group(_)) => true,
+            (Some(UriCursor::Execution(cursor)), Target::Execution(_)) => {
+                ends == matches!(cursor, UrlCursor::Ended(_))
+            }
+            _ => false,
+        };
+        if fits {
+            return Ok(());
+        }
+        Err(
+            "ERR CURSOR belongs to another listing; use the same arguments for every page"
+                .to_owned(),
+        )
     }
 }
 

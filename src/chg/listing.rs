@@ -3,13 +3,16 @@
 
 use crawlspace_host::keyspace::Batch;
 use crawlspace_host::reply::Reply;
-use crawlspace_host::text::parse_unsigned;
+use crawlspace_host::text::{Shown, parse_unsigned};
 
 use super::discover::url_of;
 use super::error::{Error, Result};
 use super::frontier::Frontier;
 use super::groups::Groups;
 use super::keys::Keys;
+use super::known::State;
+use super::packed::Ended;
+use super::packed::listed::{Listed, Place};
 use super::store::Store;
 use super::time::{Millis, of_score};
 use super::uris::Position;
@@ -93,6 +96,63 @@ fn split(text: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&text[..colon], &text[colon + 1..]))
 }
 
+/// The place from which a list of URLs of an execution continues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UrlCursor {
+    /// A place in a list of queued and leased URLs.
+    Queued(Place),
+    /// A place in a list of URLs that are done or were given up.
+    Ended(u64),
+}
+
+impl UrlCursor {
+    /// Parses the result of `UrlCursor::to_text`.
+    pub fn parse(text: &[u8]) -> Option<UrlCursor> {
+        let (name, rest) = split(text)?;
+        if name == b"ended" {
+            let digits = std::str::from_utf8(rest).ok()?;
+            return u64::from_str_radix(digits, 16).ok().map(UrlCursor::Ended);
+        }
+        let (slot, rest) = split(rest)?;
+        let (leased, queued) = split(rest)?;
+        let place = Place {
+            slot: parse_unsigned(slot)?.try_into().ok()?,
+            leased: parse_unsigned(leased)? as usize,
+            queued: Position::parse(queued)?,
+        };
+        (name == b"queued").then_some(UrlCursor::Queued(place))
+    }
+
+    /// Returns the cursor in the form that clients get.
+    fn to_text(self) -> Vec<u8> {
+        match self {
+            UrlCursor::Queued(place) => {
+                let begin = format!("queued:{}:{}:", place.slot, place.leased);
+                [begin.as_bytes(), &place.queued.to_text()].concat()
+            }
+            UrlCursor::Ended(position) => format!("ended:{position:x}").into_bytes(),
+        }
+    }
+}
+
+/// Returns a listed URL as a reply.
+fn url_reply(listed: Listed) -> Reply {
+    let optional = |n: Option<u64>| n.map_or(Reply::Int(-1), Reply::count);
+    let Ended { chg, key, uri } = listed.url;
+    let known = listed.known;
+    Reply::Array(vec![
+        Reply::Bulk(chg),
+        Reply::Bulk(uri),
+        key.map_or(Reply::Nil, Reply::Bulk),
+        optional(listed.place.map(|(depth, _)| depth.into())),
+        Reply::bulk(listed.state.name()),
+        optional(listed.place.map(|(_, due)| due)),
+        optional(known.and_then(|known| known.status).map(u64::from)),
+        Reply::count(listed.attempts.into()),
+        optional(known.map(|known| known.changed_ms())),
+    ])
+}
+
 /// Returns a page as a reply, with the cursor of the next page.
 fn page(next: Option<Vec<u8>>, entries: Vec<Reply>) -> Reply {
     let next = next.unwrap_or_else(|| b"0".to_vec());
@@ -132,6 +192,47 @@ impl<K: Store> Frontier<K> {
             }
         }
         Ok(page(None, listed))
+    }
+
+    /// Returns up to `count` URLs of an execution in a state, or those that are queued or leased, after a cursor:
+    /// `[cursor, [[chg, uri, key, depth, state, due, status, attempts, changed] ...]]`.
+    ///
+    /// # Errors
+    /// `PLAIN` if the frontier is not packed; `KNOWN` if the texts of ended URLs are not kept.
+    pub fn list_urls(
+        &mut self,
+        ks: &mut K,
+        execution: &[u8],
+        state: Option<State>,
+        from: Option<UrlCursor>,
+        count: usize,
+    ) -> Result<Reply> {
+        let listed = self.with_known(ks, |packed| match state {
+            Some(state) if !state.has_text() => {
+                let at = match from {
+                    Some(UrlCursor::Ended(at)) => at,
+                    _ => 0,
+                };
+                let (urls, next) = packed.list_ended(execution, state, at, count)?;
+                Some((urls, next.map(UrlCursor::Ended)))
+            }
+            _ => {
+                let place = match from {
+                    Some(UrlCursor::Queued(place)) => place,
+                    _ => Place::default(),
+                };
+                let (urls, next) = packed.list_queued(execution, state, place, count);
+                Some((urls, next.map(UrlCursor::Queued)))
+            }
+        })?;
+        let (urls, next) = listed.ok_or_else(|| {
+            Error::Known(format!(
+                "execution '{}' has no space with TEXT yes, so the texts of its URLs are forgotten when they are done or given up",
+                Shown(execution)
+            ))
+        })?;
+        let urls = urls.into_iter().map(url_reply);
+        Ok(page(next.map(UrlCursor::to_text), urls.collect()))
     }
 
     /// Returns up to `count` queued URIs of a group, after a position:

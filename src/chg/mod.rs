@@ -31,6 +31,7 @@ pub mod known;
 mod later;
 pub mod lease;
 mod ledger;
+pub mod limiting;
 pub mod listing;
 pub mod moving;
 pub mod next;

@@ -10,6 +10,7 @@ use super::groups::Loaded;
 use super::job::{Job, Lent, Scan, Time};
 use super::keys::{COUNTED, GROUP};
 use super::ledger::counted_field;
+use super::limiting::{copy_limits, limits_of, remove_limits};
 use super::store::Store;
 use super::time::{Millis, of_score};
 use super::transition::{Placement, Step};
@@ -28,8 +29,14 @@ pub fn move_group<K: Store>(from: &[u8], to: &[u8], now: Millis) -> Job<K> {
         done: false,
     };
     Job::new(async move |lent: Lent<K>| {
+        if !limits_of(&lent, &moving.from)?.is_empty() {
+            // Fails if the group is unknown or leased.
+            moving.with_both(&lent, |_| Ok(true))?;
+            copy_limits(&lent, &moving.from, &moving.to).await?;
+        }
         moving.run(&lent).await?;
         regroup(&lent, &moving.from, &moving.to).await?;
+        remove_limits(&lent, &moving.from)?;
         let to = lent.with(|frontier, ks| frontier.groups.load(ks, &moving.to))?;
         Ok(Reply::counts(&[moving.moved, to.group.uris]))
     })

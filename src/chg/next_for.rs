@@ -93,6 +93,9 @@ impl<K: Store> Frontier<K> {
         if !loaded.group.is_runnable() || queued.is_none() || from.is_none_or(|from| from > now) {
             return Ok(false);
         }
+        if self.judge().reached(ks, loaded)?.has(execution) {
+            return Ok(false);
+        }
         let gate = &loaded.group.options.gate;
         Ok(gate.is_empty() || self.gates.closed_until(ks, gate)? <= now)
     }

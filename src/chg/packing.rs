@@ -5,6 +5,7 @@
 //! command reverts it.
 
 use crawlspace_host::reply::Reply;
+use crawlspace_host::text::Shown;
 
 use super::check::check_in;
 use super::error::{Error, Result};
@@ -24,6 +25,19 @@ pub fn move_to<K: Movable>(to: Storage, now: Millis) -> Job<K> {
                         "plain keys cannot hold the URLs that the frontier knows; CHG.FORGET removes them"
                             .to_owned(),
                     ));
+                }
+                let limit = ks.packed(|packed| {
+                    let (execution, id, _) = packed.limits().all().next()?;
+                    Some((execution.to_vec(), id.to_vec()))
+                })?;
+                if to == Storage::Plain
+                    && let Some((execution, id)) = limit.flatten()
+                {
+                    return Err(Error::Known(format!(
+                        "group '{}' has a limit of done URLs of execution '{}', which plain keys cannot hold; CHG.LIMIT ... DONE 0 removes it",
+                        Shown(&id),
+                        Shown(&execution)
+                    )));
                 }
                 let is_wide = ks.packed(|packed| packed.has_wide_leases())?;
                 if to == Storage::Plain && is_wide == Some(true) {

@@ -5,6 +5,7 @@ use super::error::Result;
 use super::gates::Gates;
 use super::group::Group;
 use super::groups::{Groups, Loaded};
+use super::known::Reached;
 use super::ledger::Ledger;
 use super::pauses::Paused;
 use super::store::Store;
@@ -98,13 +99,15 @@ impl<K: Store> Judge<'_, K> {
     ) -> Result<Verdict> {
         let group = &loaded.group;
         let from_outside = !group.ours && group.uris == 0;
+        let reached = self.reached(ks, loaded)?;
+        let is_out = |execution: &[u8]| paused.has(execution) || reached.has(execution);
         let kept = self.groups.kept(ks, loaded, |uris| {
-            let next = uris.pick(now, &|execution| paused.has(execution));
+            let next = uris.pick(now, &is_out);
             match next {
                 Some(next) => Err(next.to_vec()),
                 None => Ok((
                     uris.earliest(),
-                    uris.earliest_of(&|execution| paused.has(execution)),
+                    uris.earliest_of(&is_out),
                     uris.len(),
                     held_in(group, uris),
                 )),
@@ -144,7 +147,9 @@ impl<K: Store> Judge<'_, K> {
         if group.options.paused || group.options.blocked > now {
             return Ok((None, None));
         }
-        let is_out = |id: &[u8]| paused.has(id) || only.is_some_and(|only| *only != *id);
+        let reached = self.reached(ks, loaded)?;
+        let is_out =
+            |id: &[u8]| paused.has(id) || reached.has(id) || only.is_some_and(|only| *only != *id);
         let kept = self.groups.kept(ks, loaded, |uris| {
             let mut leases = uris.leases();
             let returns = leases.any(|leased| !leased.dropped && !is_out(leased.execution));
@@ -207,7 +212,14 @@ impl<K: Store> Judge<'_, K> {
         Ok(left)
     }
 
-    /// Returns true if a group keeps its position because the group, or all its due URIs, are paused.
+    /// Returns the executions that have reached their limit of done URLs in a group.
+    pub(super) fn reached(&self, ks: &mut K, loaded: &Loaded<K>) -> Result<Reached> {
+        let reached = ks.packed(|packed| packed.limits().reached(&loaded.id))?;
+        Ok(reached.unwrap_or_default())
+    }
+
+    /// Returns true if a group keeps its position because the group, or all its due URIs, are paused, or because their
+    /// executions have reached their limits.
     pub(super) fn is_paused(
         &self,
         ks: &mut K,
@@ -215,7 +227,7 @@ impl<K: Store> Judge<'_, K> {
         paused: &Paused,
         now: Millis,
     ) -> Result<bool> {
-        if paused.executions.is_empty() {
+        if paused.executions.is_empty() && self.reached(ks, loaded)?.is_empty() {
             return Ok(loaded.group.options.paused);
         }
         let verdict = self.verdict(ks, loaded, paused, now)?;
@@ -246,20 +258,23 @@ impl<K: Store> Judge<'_, K> {
         })
     }
 
-    /// Returns true if all URIs queued for a group belong to paused executions.
-    pub(super) fn holds_only_paused(
+    /// Returns true if all URIs queued for a group belong to paused executions, or to executions that have reached their
+    /// limit.
+    pub(super) fn is_held_back(
         &self,
         ks: &mut K,
         loaded: &Loaded<K>,
         paused: &Paused,
+        reached: &Reached,
     ) -> Result<bool> {
-        if paused.executions.is_empty() {
+        if paused.executions.is_empty() && reached.is_empty() {
             return Ok(false);
         }
         let key = self.groups.uris_of(ks, loaded);
         let kept = ks.uris(&key, |uris| {
             let mut executions = uris.executions();
-            let free = executions.any(|share| share.queued > 0 && !paused.has(share.id));
+            let is_free = |id: &[u8]| !paused.has(id) && !reached.has(id);
+            let free = executions.any(|share| share.queued > 0 && is_free(share.id));
             (free, uris.len())
         })?;
         let (free, kept) = kept.unwrap_or((false, 0));

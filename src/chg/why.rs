@@ -8,7 +8,7 @@ use super::frontier::Frontier;
 use super::group::Hold;
 use super::groups::{Groups, Loaded};
 use super::keys::GATED;
-use super::known::State;
+use super::known::{Reached, State};
 use super::store::Store;
 use super::time::{Millis, of_score};
 
@@ -21,9 +21,21 @@ impl<K: Store> Frontier<K> {
     /// # Errors
     /// `NOCHG` if the group is unknown.
     pub fn why(&mut self, ks: &mut K, id: &[u8], now: Millis) -> Result<Reply> {
-        let mut loaded = self.groups.known(ks, id)?;
+        let limits = ks.packed(|packed| {
+            let of = packed.limits().of(id).take(MAX_LISTED);
+            of.map(|(execution, most, counts)| {
+                Reply::named([
+                    ("execution", Reply::bulk(execution)),
+                    ("limit", Reply::count(most)),
+                    ("done", Reply::count(counts[State::Done as usize])),
+                ])
+            })
+            .collect()
+        })?;
+        let limits: Vec<Reply> = limits.unwrap_or_default();
+        let mut loaded = self.groups.load(ks, id)?;
         self.groups.show_as_deleted(ks, &mut loaded, now)?;
-        if !loaded.group.known {
+        if !loaded.group.known && limits.is_empty() {
             return Err(Error::NoChg(id.to_vec()));
         }
         let (state, due, why) = self.state_of(ks, &loaded, now)?;
@@ -61,7 +73,7 @@ impl<K: Store> Frontier<K> {
                 ("uris", Reply::count(n)),
             ])
         });
-        Ok(Reply::named([
+        let mut fields = vec![
             ("chg", Reply::bulk(id)),
             ("state", Reply::bulk(state)),
             ("why", Reply::bulk(why)),
@@ -88,7 +100,11 @@ impl<K: Store> Frontier<K> {
             ("expired", Reply::count(group.expired)),
             ("executions", Reply::Array(executions.collect())),
             ("more-executions", Reply::Int(i64::from(more))),
-        ]))
+        ];
+        if !limits.is_empty() {
+            fields.push(("done-limits", Reply::Array(limits)));
+        }
+        Ok(Reply::named(fields))
     }
 
     /// Returns the name of a group's state, its due time, and an explanation.
@@ -155,14 +171,20 @@ impl<K: Store> Frontier<K> {
                 return Ok(("gated", due.max(opens), why));
             }
         }
+        let reached = self.judge().reached(ks, loaded)?;
+        let none = Reached::default();
         let (state, why) = match waits {
             Some(due) if due > now && group.gate >= due => {
                 ("waiting", "the pause after the last fetch has not ended")
             }
             Some(due) if due > now => ("waiting", "nothing queued for it is due yet"),
-            _ if self.judge().holds_only_paused(ks, loaded, &paused)? => (
+            _ if (self.judge()).is_held_back(ks, loaded, &paused, &none)? => (
                 "paused",
                 "all of its queued URIs belong to paused executions",
+            ),
+            _ if (self.judge()).is_held_back(ks, loaded, &paused, &reached)? => (
+                "limited",
+                "the executions of its queued URIs have reached their limit of done URLs; CHG.LIMIT ... DONE raises it",
             ),
             Some(_) => ("waiting", "it is due, and the next CHG.NEXT may take it"),
             None => ("ready", "it is ready, and the next CHG.NEXT may take it"),

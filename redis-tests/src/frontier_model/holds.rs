@@ -2,6 +2,7 @@
 
 use super::words::Args;
 use super::{FrontierModel, Outcome};
+use crate::packed_by_default;
 use crate::wire::simple;
 use crawlspace_compact::limits::chg as limits;
 
@@ -60,6 +61,7 @@ impl FrontierModel {
     pub(super) fn limit(&mut self, args: &mut Args<'_>) -> Outcome {
         let chg = args.id()?;
         let (mut parallel, mut gap, mut delay, mut budget) = (None, None, None, None);
+        let mut done = None;
         if args.left() == 0 {
             return Err("ERR");
         }
@@ -73,8 +75,27 @@ impl FrontierModel {
                 delay = Some(unlimited(ms));
             } else if let Some(n) = args.option("BUDGET", -1, i64::MAX)? {
                 budget = Some(unlimited(n));
+            } else if let Some(n) = args.option("DONE", 0, i64::MAX)? {
+                if !args.keyword("EXECUTION") {
+                    return Err("ERR");
+                }
+                done = Some((args.id()?, n));
             } else {
                 return Err("ERR");
+            }
+        }
+        if let Some((execution, n)) = done {
+            if !packed_by_default() {
+                return Err("PLAIN");
+            }
+            let place = (chg.to_owned(), execution.to_owned());
+            if n > 0 {
+                self.done_limits.insert(place, n);
+            } else {
+                self.done_limits.remove(&place);
+            }
+            if [parallel, gap].iter().all(Option::is_none) && delay.is_none() && budget.is_none() {
+                return Ok(simple("OK"));
             }
         }
         let now = self.now;

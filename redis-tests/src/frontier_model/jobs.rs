@@ -52,6 +52,12 @@ impl FrontierModel {
             self.leave_queues(from, was_runnable);
             if done {
                 self.rest(from);
+                for (execution, n) in self.done_limits_of(from) {
+                    self.done_limits
+                        .remove(&(from.to_owned(), execution.clone()));
+                    let own = self.done_limits.entry((to.to_owned(), execution));
+                    own.or_insert(n);
+                }
                 return Ok(Reply::Array(vec![int(moved), int(c)]));
             }
         }
@@ -165,7 +171,12 @@ impl FrontierModel {
         let chg = args.id()?;
         args.end()?;
         let now = self.now;
-        let mut group = self.known(chg)?.clone();
+        let limits = self.done_limits_of(chg);
+        let mut group = match self.known(chg) {
+            Ok(group) => group.clone(),
+            Err(error) if limits.is_empty() => return Err(error),
+            Err(_) => super::Group::default(),
+        };
         if group.is_idle() && self.idle.get(chg).is_some_and(|until| until <= now) {
             // The next write command deletes the group, so it is already shown as deleted.
             let options = std::mem::take(&mut group.options);
@@ -173,7 +184,7 @@ impl FrontierModel {
                 options,
                 ..Default::default()
             };
-            if !group.is_known() {
+            if !group.is_known() && limits.is_empty() {
                 return Err("NOCHG");
             }
         }
@@ -213,10 +224,17 @@ impl FrontierModel {
                 ("uris", int(uris)),
             ])
         });
+        let limits = limits.iter().map(|(execution, n)| {
+            named(vec![
+                ("execution", bulk(execution)),
+                ("limit", int(*n)),
+                ("done", int(0)),
+            ])
+        });
         let options = &group.options;
         let gate = (!options.gate.is_empty()).then_some(&options.gate);
         let (state, due) = self.state_of(chg, &group);
-        let fields = vec![
+        let mut fields = vec![
             ("chg", bulk(chg)),
             ("state", bulk(state)),
             ("due", int(due)),
@@ -240,6 +258,9 @@ impl FrontierModel {
             ("executions", Reply::Array(executions.collect())),
             ("more-executions", int(0)),
         ];
+        if limits.len() > 0 {
+            fields.push(("done-limits", Reply::Array(limits.collect())));
+        }
         let fields = fields.into_iter().map(|(name, value)| (bulk(name), value));
         Ok(Reply::Map(fields.collect()))
     }

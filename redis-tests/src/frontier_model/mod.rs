@@ -72,6 +72,8 @@ pub struct FrontierModel {
     memories: BTreeMap<String, Memory>,
     /// Dropped executions, with the end of their last lease.
     dropped: BTreeMap<String, i64>,
+    /// Limits of done URLs, by group and execution. No URL is ever done: no execution of the model remembers its URLs.
+    done_limits: BTreeMap<(String, String), i64>,
     /// Groups with URIs of each execution, in the order in which they got their first URI.
     enlisted: BTreeMap<String, Queue<u64>>,
     enlistings: u64,
@@ -300,6 +302,14 @@ impl FrontierModel {
 
     fn knows(&self, chg: &str) -> bool {
         self.groups.get(chg).is_some_and(Group::is_known)
+    }
+
+    /// Returns the limits of done URLs of a group, by execution.
+    fn done_limits_of(&self, chg: &str) -> Vec<(String, i64)> {
+        let limits = self.done_limits.iter();
+        let own = limits.filter(|((of, _), _)| of == chg);
+        own.map(|((_, execution), n)| (execution.clone(), *n))
+            .collect()
     }
 
     fn group(&mut self, chg: &str) -> &mut Group {

@@ -103,13 +103,16 @@ const KNOWN_SAMPLES: &[&str] = &rows![
     "DONE held <held> crawl"; "DONE kept <kept> <execution-of-kept> nothing";
     "RELEASE kept <kept> DELAY 1000 DONE <execution-of-kept> NEXT LEASE 5 URIS 1";
     "NEXT LEASE 1000 COUNT 2 EXECUTION crawl"; "NEXT BLOCK 1 EXECUTION fresh";
-    "RELEASE held <held> AT 0 NEXT LEASE 1000 BLOCK 1 EXECUTION crawl";
+    "RELEASE held <held> AT 0 NEXT LEASE 1000 BLOCK 1 EXECUTION crawl"; "LIMIT waiting DONE 0 EXECUTION crawl";
+    "URIS EXECUTION crawl"; "URIS EXECUTION crawl STATE QUEUED CURSOR 0 COUNT 5"; "URIS EXECUTION fresh STATE LEASED";
+    "LIMIT new PARALLEL 2 GAP 10 DELAY 10 BUDGET 10 DONE 0 EXECUTION crawl";
 ];
 
-/// Commands that make an execution remember its URLs. They are refused here because the execution has URIs already:
-/// otherwise the frontier could not be unpacked, and views of it in plain keys could not be compared.
+/// Commands that make an execution remember its URLs, or need that. They are refused here because the execution has
+/// URIs already: otherwise the frontier could not be unpacked, and views of it in plain keys could not be compared.
 const REMEMBERING: &[&str] = &rows![
-    "SPACE crawl"; "SPACE crawl BITS 96"; "SPACE crawl BITS 128 SHARE weekly";
+    "SPACE crawl"; "SPACE crawl BITS 96"; "SPACE crawl BITS 128 SHARE weekly"; "SPACE crawl TEXT YES"; "SPACE crawl TEXT NO";
+    "URIS EXECUTION crawl STATE DONE"; "URIS EXECUTION crawl STATE GIVENUP";
     "DISCOVER crawl URI ITEMS 1 new <soon> 1 http://e.com/";
     "SETTLE crawl ITEMS 1 new http://e.com/ <soon>";
     "SETTLE crawl STATUS 200 ITEMS 2 new http://e.com/ NEVER waiting http://e.com/2 <soon>";
@@ -164,6 +167,9 @@ const REFUSED: &[(&str, &str)] = &rows![
     "NEXT BLOCK 0 GROUP held", "ERR";
     "NEXT GROUP held EXECUTION crawl", "ERR";
     "LIMIT held", "ERR";
+    "LIMIT held DONE 1", "ERR";
+    "URIS kept STATE DONE", "ERR";
+    "URIS EXECUTION crawl STATE DONE CURSOR queued:1:0:0-0-0-0", "ERR";
     "MOVE waiting waiting", "ERR";
     "MOVE held elsewhere", "LEASED";
     "ADD crawl", "ERR";

@@ -3,6 +3,7 @@
 
 mod account;
 mod known;
+mod limits;
 mod queues;
 mod sums;
 
@@ -119,6 +120,7 @@ impl Check {
         self.look_at_ready(lent).await?;
         self.look_behind_gates(lent).await?;
         self.look_for_lost(lent).await?;
+        self.look_at_limits(lent).await?;
         self.compare_sums(lent).await?;
         self.mend_records(lent).await
     }

@@ -17,6 +17,7 @@ impl Act for Space<'static> {
         let space = Asked {
             bits: asked.bits,
             share: asked.share,
+            text: asked.text,
         };
         change(call, &Touched::Groups(&[]), now, |frontier, keys| {
             frontier.space(keys, asked.execution, &space, now.ms)
@@ -89,6 +90,12 @@ impl Act for Count<'static> {
         permit(call, &Touched::AnyGroup, Access::Read)?;
         match asked.group {
             Some(group) => {
+                let counts = on_frontier(call, |cached, keys| {
+                    cached.frontier.counts_in_group(keys, execution, group)
+                })?;
+                if let Some(counts) = counts {
+                    return Ok(Answer::Reply(counts));
+                }
                 let owned = [execution, group].map(<[u8]>::to_vec);
                 let work = Work::new(move || count_in_group(&owned[0], &owned[1]));
                 submit(call, None, ("count", &[execution, group]), work)

@@ -1,15 +1,16 @@
 //! Commands that hold groups back or release them (`CHG.BLOCK`, `CHG.PAUSE`, `CHG.RESUME`,
 //! `CHG.LIMIT`, `CHG.GROUP`) and commands that report their state (`CHG.WHY`, `CHG.INFO`).
 
-use crate::chg::grammar::{Block, Group, Info, Limit, Now, Pause, Resume, Why};
+use crate::chg::grammar::{Block, DoneLimit, Group, Info, Limit, Now, Pause, Resume, Why};
 use crate::chg::hold::Target;
+use crate::chg::limiting::limit_done;
 use crawlspace_host::reply::Reply;
 use crawlspace_host::server::acl::Access;
 use crawlspace_host::server::command::{Act, Answer, Call};
 
 use super::allowed;
 use super::frontiers::{Touched, anchor, change, on_frontier, permit, record_storage};
-use super::jobs::pause_in_slices;
+use super::jobs::{Work, pause_in_slices, submit};
 
 impl Act for Block<'static> {
     fn act(asked: Block<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
@@ -62,6 +63,18 @@ impl Act for Limit<'static> {
     fn act(asked: Limit<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
         let now = allowed(asked.now)?;
         let Limit { chg, limits, .. } = asked;
+        if let Some(done) = &limits.done {
+            permit(call, &Touched::Groups(&[chg]), Access::Write)?;
+            on_frontier(call, |cached, keys| cached.frontier.check_packed(keys))?;
+            let DoneLimit { most, execution } = *done;
+            let (group, owned, limits) = (chg.to_vec(), execution.to_vec(), limits.limits());
+            let text = format!("{most} {limits:?}");
+            let arguments = [chg, execution, text.as_bytes()];
+            let work = Work::new(move || limit_done(&group, (&owned, most), &limits, now.ms));
+            anchor(call)?;
+            return submit(call, Some(&now), ("limit", &arguments), work);
+        }
+        let limits = limits.limits();
         change(call, &Touched::Groups(&[chg]), now, |frontier, keys| {
             frontier.limit(keys, chg, &limits, now.ms)
         })?;

@@ -1,6 +1,7 @@
 //! Listings of the queues, page by page: `CHG.LIST` and `CHG.URIS`.
 
-use crate::chg::grammar::{List, Uris};
+use crate::chg::grammar::{List, UriCursor, Uris};
+use crate::chg::hold::Target;
 use crawlspace_compact::limits::chg::COUNT;
 use crawlspace_host::server::acl::Access;
 use crawlspace_host::server::command::{Act, Answer, Call};
@@ -23,13 +24,31 @@ impl Act for List {
 impl Act for Uris<'static> {
     fn act(asked: Uris<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
         let now = allowed(asked.now)?;
-        let chg = asked.chg;
-        permit(call, &Touched::Groups(&[chg]), Access::Read)?;
-        let from = asked.from.flatten().unwrap_or_default();
+        let (from, state) = (asked.from.flatten(), asked.state);
         let count = asked.count.unwrap_or(COUNT) as usize;
+        let touched = match &asked.what {
+            Target::Group(chg) => Touched::Groups(std::slice::from_ref(chg)),
+            Target::Execution(_) => Touched::AnyGroup,
+        };
+        permit(call, &touched, Access::Read)?;
         on_frontier(call, |cached, keys| {
             let frontier = &mut cached.frontier;
-            frontier.list_uris(keys, chg, from, count, now.ms)
+            match (asked.what, from) {
+                (Target::Group(chg), from) => {
+                    let from = match from {
+                        Some(UriCursor::Group(from)) => from,
+                        _ => Default::default(),
+                    };
+                    frontier.list_uris(keys, chg, from, count, now.ms)
+                }
+                (Target::Execution(execution), from) => {
+                    let from = match from {
+                        Some(UriCursor::Execution(from)) => Some(from),
+                        _ => None,
+                    };
+                    frontier.list_urls(keys, execution, state, from, count)
+                }
+            }
         })
         .map(Answer::Reply)
     }

@@ -4,10 +4,13 @@
 //! group, and its state. Text is stored only while the URL is queued or leased, by the queue of the group.
 
 mod extra;
+mod limits;
 mod record;
 mod space;
 mod table;
+mod text;
 
 pub use extra::Extra;
+pub use limits::{Counts, Limits, Reached, Recounting, Tallies, Turned};
 pub use record::{Known, MAX_STATUS, State, UNIT};
 pub use space::{Member, Misfit, Print, Shape, Space, Spaces, name_of};

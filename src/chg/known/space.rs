@@ -6,8 +6,10 @@ use siphasher::sip128::SipHasher13;
 use smallvec::SmallVec;
 
 use super::extra::Extra;
+use super::limits::{Limits, Recounting};
 use super::record::Known;
-use super::table::{Page, Table};
+use super::table::{Page, Table, position};
+use super::text::Texts;
 
 /// A fingerprint of a URL.
 pub type Print = SmallVec<[u8; 12]>;
@@ -25,11 +27,13 @@ pub struct Shape {
     pub is_wide: bool,
     /// The space is shared by executions.
     pub is_shared: bool,
+    /// The texts of URLs are kept when they are done or given up.
+    pub keeps_text: bool,
 }
 
 impl Shape {
     /// Returns the length of a fingerprint in bytes.
-    fn print_bytes(self) -> usize {
+    pub(in crate::chg) fn print_bytes(self) -> usize {
         if self.is_wide { 12 } else { 8 }
     }
 
@@ -46,6 +50,8 @@ pub struct Space {
     /// Key of the fingerprints.
     secret: [u8; 16],
     table: Table,
+    /// Texts of URLs that are neither queued nor leased.
+    texts: Texts,
     /// Additions to the records of queued and leased URLs, by fingerprint.
     extras: BTreeMap<Print, Box<[u8]>>,
     /// Bytes of the extras.
@@ -60,6 +66,7 @@ impl Space {
             shape,
             secret,
             table: Table::new(shape.width()),
+            texts: Texts::new(shape.print_bytes()),
             extras: BTreeMap::new(),
             extra_bytes: 0,
             members: BTreeMap::new(),
@@ -121,6 +128,16 @@ impl Space {
         extras.map(|(print, bytes)| (&print[..], &bytes[..]))
     }
 
+    /// Returns the stored text of a URL that is neither queued nor leased, if the space keeps texts.
+    pub(in crate::chg) fn text(&self, print: &[u8]) -> Option<&[u8]> {
+        self.texts.get(print)
+    }
+
+    /// Returns the number of stored texts.
+    pub(in crate::chg) fn texts(&self) -> u64 {
+        self.texts.len()
+    }
+
     fn set_extra(&mut self, print: &[u8], bytes: &[u8]) {
         let before = if bytes.is_empty() {
             self.extras.remove(print)
@@ -139,6 +156,16 @@ impl Space {
         n * n / f64::exp2(f64::from(bits))
     }
 
+    /// Returns the execution that discovered a URL.
+    fn discoverer(&self, known: &Known) -> Option<&[u8]> {
+        let execution = if self.shape.is_shared {
+            self.members.get(&known.member)
+        } else {
+            self.members.values().next()
+        };
+        execution.map(|execution| &**execution)
+    }
+
     /// Returns some records of a walk, which starts at 0.
     pub(in crate::chg) fn page(&self, from: u64) -> (Vec<(Print, Known)>, Option<u64>) {
         let page = self.table.page(from);
@@ -148,6 +175,17 @@ impl Space {
             Some((Print::from_slice(&record[..len]), known))
         });
         (known.collect(), page.next)
+    }
+
+    /// Returns some records of a walk with their positions, in order.
+    pub(in crate::chg) fn ordered(&self, from: u64) -> (Vec<(u64, Print, Known)>, Option<u64>) {
+        let (urls, next) = self.page(from);
+        let urls = urls.into_iter();
+        let mut urls: Vec<_> = urls
+            .map(|(print, known)| (position(&print), print, known))
+            .collect();
+        urls.sort_unstable_by_key(|(position, ..)| *position);
+        (urls, next)
     }
 
     /// Returns some records as they are stored.
@@ -174,6 +212,10 @@ pub struct Member {
 pub struct Spaces {
     members: BTreeMap<Box<[u8]>, Member>,
     spaces: BTreeMap<Box<[u8]>, Space>,
+    /// Limits of groups by the number of done URLs.
+    pub limits: Limits,
+    /// Stored texts that were removed, which own symbol tables.
+    pub(in crate::chg) removed: Vec<Vec<u8>>,
     /// Present time in units of ten minutes, as of the last change.
     pub clock: u32,
 }
@@ -303,11 +345,14 @@ impl Spaces {
             }
             None => space.table.remove(print),
         }
+        if space.texts.len() > 0 && known.is_none_or(|known| known.state.has_text()) {
+            self.removed.extend(space.texts.take(print));
+        }
         if !space.extras.is_empty() && known.is_none_or(|known| !known.state.has_text()) {
             space.set_extra(print, b"");
         }
         if before.is_some() || known.is_some() {
-            self.count(name, before, known);
+            self.count(name, print, before, known);
         }
         before
     }
@@ -326,22 +371,60 @@ impl Spaces {
         }
     }
 
-    fn count(&mut self, name: &[u8], before: Option<Known>, after: Option<Known>) {
+    /// Stores the text of a URL that is neither queued nor leased, in a space that keeps texts.
+    pub(in crate::chg) fn set_text(&mut self, name: &[u8], print: &[u8], text: Vec<u8>) {
+        let space = self.spaces.get_mut(name);
+        let Some(space) = space.filter(|space| space.shape.keeps_text) else {
+            self.removed.push(text);
+            return;
+        };
+        if space.get(print).is_none_or(|known| known.state.has_text()) {
+            self.removed.push(text);
+            return;
+        }
+        self.removed.extend(space.texts.take(print));
+        space.texts.put(print, &text);
+    }
+
+    fn count(&mut self, name: &[u8], print: &[u8], before: Option<Known>, after: Option<Known>) {
         let Some(space) = self.spaces.get(name) else {
             return;
         };
         for (known, change) in [(before, u64::MAX), (after, 1)] {
             let Some(known) = known else { continue };
-            let execution = if space.shape.is_shared {
-                space.members.get(&known.member)
-            } else {
-                space.members.values().next()
-            };
+            let execution = space.discoverer(&known);
             if let Some(member) = execution.and_then(|id| self.members.get_mut(id)) {
                 let count = &mut member.counts[known.state as usize];
                 *count = count.wrapping_add(change);
             }
         }
+        if !self.limits.is_off() {
+            let whose = |known: Option<Known>| {
+                let known = known?;
+                Some((space.discoverer(&known)?, known))
+            };
+            let changed = [whose(before), whose(after)];
+            self.limits.change(name, position(print), changed);
+        }
+    }
+
+    /// Counts some URLs of a recount. Returns false at its end.
+    pub(in crate::chg) fn recount_some(&mut self, recounting: &Recounting, name: &[u8]) -> bool {
+        let Some(from) = self.limits.position(recounting) else {
+            return false;
+        };
+        let Some(space) = self.spaces.get(name) else {
+            self.limits
+                .recount_some(recounting, std::iter::empty(), None);
+            return false;
+        };
+        let (urls, next) = space.page(from);
+        let urls = urls.iter().filter_map(|(_, known)| {
+            let execution = space.discoverer(known)?;
+            Some((execution, *known))
+        });
+        self.limits.recount_some(recounting, urls, next);
+        next.is_some()
     }
 
     /// Adds records as they are stored.
@@ -367,17 +450,19 @@ impl Spaces {
     /// Returns the memory use in bytes.
     pub fn memory(&self) -> usize {
         let spaces = self.spaces.values();
-        let each =
-            spaces.map(|space| space.table.memory() + space.extras.len() * 96 + space.extra_bytes);
-        each.sum::<usize>() + (self.members.len() + self.spaces.len()) * 240
+        let each = spaces.map(|space| {
+            let texts = space.texts.memory();
+            space.table.memory() + texts + space.extras.len() * 96 + space.extra_bytes
+        });
+        each.sum::<usize>() + (self.members.len() + self.spaces.len()) * 240 + self.limits.memory()
     }
 
     /// Returns the number of memory blocks.
     pub fn pieces(&self) -> usize {
         let spaces = self.spaces.values();
-        spaces
-            .map(|space| space.table.pieces() + space.extras.len())
-            .sum()
+        let each =
+            spaces.map(|space| space.table.pieces() + space.texts.pieces() + space.extras.len());
+        each.sum::<usize>() + self.limits.pieces()
     }
 }
 
@@ -388,8 +473,8 @@ mod tests {
     #[test]
     fn executions_of_a_shared_space_have_numbers_of_their_own() {
         let shape = Shape {
-            is_wide: false,
             is_shared: true,
+            ..Shape::default()
         };
         let mut spaces = Spaces::default();
         let mut join = |execution: &[u8], number| {

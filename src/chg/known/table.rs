@@ -25,12 +25,17 @@ impl Bucket for Records {
 }
 
 /// Returns the hash of the record or fingerprint at the beginning of some bytes.
-fn hash(bytes: &[u8]) -> u64 {
+pub(super) fn hash(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(
         *bytes
             .first_chunk()
             .expect("a fingerprint has 8 bytes or more"),
     )
+}
+
+/// Returns the position of a record in a walk.
+pub(super) fn position(print: &[u8]) -> u64 {
+    hash(print).reverse_bits()
 }
 
 impl Records {
@@ -111,7 +116,7 @@ impl<'a> Page<'a> {
         let from = self.from;
         let records = self.bytes.chunks_exact(self.width);
         // A bucket that absorbed another one has records of earlier pages.
-        records.filter(move |record| hash(record).reverse_bits() >= from)
+        records.filter(move |record| position(record) >= from)
     }
 }
 

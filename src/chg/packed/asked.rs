@@ -10,7 +10,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::super::gates::OPENS;
 use super::super::group::Id;
 use super::super::keys::GATE;
+use super::super::known::Turned;
 use super::super::time::Millis;
+use super::super::uris::Kept;
 use super::keys::Packed;
 use crawlspace_host::text::parse_unsigned;
 
@@ -254,12 +256,25 @@ impl Packed {
 
     /// Looks again at the groups and gates that changed.
     pub(super) fn update_agendas(&mut self) {
+        let turned = self.known.limits.take_turned_for_agendas();
         if self.asked.agendas.is_empty() {
             return;
         }
         let mut asked = std::mem::take(&mut self.asked);
         for slot in self.groups.take_watched() {
             self.look_for(&mut asked, slot, None);
+        }
+        match turned {
+            Turned::Some(ids) => {
+                for slot in ids.iter().filter_map(|id| self.groups.find(id)) {
+                    self.look_for(&mut asked, slot, None);
+                }
+            }
+            // The next search looks at all groups again, in slices.
+            Turned::Many => {
+                let agendas = asked.agendas.values_mut();
+                agendas.for_each(|agenda| agenda.next = Some(0));
+            }
         }
         for gate in std::mem::take(&mut asked.changed) {
             let opens = self.opens(&gate);
@@ -289,24 +304,27 @@ impl Packed {
             b"" => (NO_GATE, 0),
             gate => (asked.number_of(gate), self.opens(gate)),
         };
-        let set = |agenda: &mut Agenda, (queued, is_held): (Option<Millis>, bool)| {
-            agenda.set(slot, group.leasable_from(queued, is_held), gate);
+        let reached = self.known.limits.reached(self.groups.id(slot));
+        let set = |agenda: &mut Agenda, execution: &[u8], kept: &Kept<'_>| {
+            let (queued, is_held) = kept.due_for(execution);
+            let at = group.leasable_from(queued, is_held);
+            agenda.set(slot, at.filter(|_| !reached.has(execution)), gate);
         };
         let agendas = &mut asked.agendas;
         let looked_at = self.look_at_kept(slot, |kept| {
             if let Some(execution) = only {
                 if let Some(agenda) = agendas.get_mut(execution) {
-                    set(agenda, kept.due_for(execution));
+                    set(agenda, execution, kept);
                 }
             } else if agendas.len() <= FEW || agendas.len() <= kept.executions().count() {
                 for (execution, agenda) in agendas.iter_mut() {
-                    set(agenda, kept.due_for(execution));
+                    set(agenda, execution, kept);
                 }
             } else {
                 // A search removes the group from the agendas of executions that have left it.
                 for share in kept.executions() {
                     if let Some(agenda) = agendas.get_mut(share.id) {
-                        set(agenda, kept.due_for(share.id));
+                        set(agenda, share.id, kept);
                     }
                 }
             }

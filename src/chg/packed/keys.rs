@@ -1143,6 +1143,7 @@ impl Packed {
     /// Ends a command, and returns the log of its changes; `None` if nothing changed.
     pub fn flush(&mut self) -> Option<Vec<u8>> {
         self.update_agendas();
+        self.retire_texts();
         let (log, executions) = (&mut self.log, &self.executions);
         self.groups
             .take_unlogged(|open| log_group(log, &open.id, &open.record, executions));

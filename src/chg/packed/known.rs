@@ -4,13 +4,15 @@
 //! needed, and the records cannot disagree with the queues.
 
 use crawlspace_compact::limits::chg::PAYLOAD_BYTES;
-use crawlspace_compact::number::Malformed;
+use crawlspace_compact::number::{Malformed, Reader, put_bytes};
 
 use super::super::known::{
-    Extra, Known, Member, Misfit, Print, Shape, Space, Spaces, State, UNIT, name_of,
+    Counts, Extra, Known, Limits, Member, Misfit, Print, Recounting, Shape, Space, Spaces, State,
+    Tallies, Turned, UNIT, name_of,
 };
 use super::super::time::Millis;
 use super::super::uris::{self, Changed, Op};
+use super::ended::{Ended, table_of};
 use super::keys::Packed;
 use super::log::{Entries, Kind, Log};
 
@@ -28,6 +30,8 @@ pub(super) struct Noted {
     print: Print,
     /// `None` if the URL is forgotten.
     becomes: Option<Known>,
+    /// Its text, if the space keeps it.
+    text: Option<Box<Ended>>,
 }
 
 /// Maximum size of what belongs to a URL.
@@ -35,13 +39,67 @@ const EXTRA_BYTES: usize = uris::URI_BYTES + PAYLOAD_BYTES + 8;
 
 /// Returns the number of a shape in the log.
 fn shape_number(shape: Shape) -> u64 {
-    u64::from(shape.is_wide) | u64::from(shape.is_shared) << 1
+    u64::from(shape.is_wide) | u64::from(shape.is_shared) << 1 | u64::from(shape.keeps_text) << 2
 }
 
 impl Packed {
     /// Returns the URLs that the frontier knows.
     pub fn spaces(&self) -> &Spaces {
         &self.known
+    }
+
+    /// Returns the limits of groups by the number of done URLs.
+    pub fn limits(&self) -> &Limits {
+        &self.known.limits
+    }
+
+    /// Sets the limit of an execution in a group; 0 removes it. `counts` are those of the URLs of the execution with the
+    /// hash of this group; they are ignored if a limit needs them already.
+    pub fn set_limit(&mut self, execution: &[u8], id: &[u8], most: u64, counts: Counts) {
+        let mut of = self.known.limits.of(id);
+        let before = of.find(|(other, ..)| **other == *execution);
+        if before.map_or(0, |(_, before, _)| before) == most {
+            return;
+        }
+        drop(of);
+        let hash = self.group_hash(id);
+        let is_counted = self.known.limits.counts(execution, hash).is_some();
+        self.known.limits.set(execution, (id, hash), most);
+        let log = self.log.begin(Kind::Limit);
+        log.name(execution).bytes(id).number(most);
+        if most > 0 && !is_counted {
+            self.set_tally(execution, hash, counts);
+        }
+    }
+
+    /// Replaces the counts of an execution in groups with a hash.
+    pub fn set_tally(&mut self, execution: &[u8], hash: u32, counts: Counts) {
+        self.known.limits.set_counts(execution, hash, counts);
+        let log = self.log.begin(Kind::Tally);
+        log.name(execution).number(hash.into());
+        for count in counts {
+            log.number(count);
+        }
+    }
+
+    /// Begins to count the URLs of a space, by these executions and hashes of groups.
+    pub fn begin_recount(&mut self, space: &[u8], tallies: Tallies) -> Recounting {
+        self.known.limits.begin_recount(space, tallies)
+    }
+
+    /// Counts some URLs. Returns false at the end.
+    pub fn recount_some(&mut self, recounting: &Recounting, space: &[u8]) -> bool {
+        self.known.recount_some(recounting, space)
+    }
+
+    /// Ends a recount, and returns the counts; `None` if the frontier was replaced since it began.
+    pub fn end_recount(&mut self, recounting: &Recounting) -> Option<Tallies> {
+        self.known.limits.end_recount(recounting)
+    }
+
+    /// Returns the groups whose limit was reached, or no longer is, since the last call.
+    pub fn take_turned(&mut self) -> Turned {
+        self.known.limits.take_turned()
     }
 
     /// Says what time it is, for the changes of known URLs that follow.
@@ -121,7 +179,60 @@ impl Packed {
             member: known.map_or(number, |known| known.member),
         };
         self.put_url(&space, &print, done);
+        if known.is_none() {
+            let ended = Ended {
+                chg: id.to_vec(),
+                key: None,
+                uri: url.to_vec(),
+            };
+            self.put_text(&space, &print, &ended);
+        }
         true
+    }
+
+    /// Stores the text of a URL that is neither queued nor leased, if its space keeps it.
+    fn store_text(&mut self, space: &[u8], print: &[u8], ended: &Ended) {
+        let text = ended.write(self.texts.get_mut());
+        self.known.set_text(space, print, text);
+    }
+
+    /// Stores the text of a URL that is neither queued nor leased, if its space keeps it, and logs it.
+    fn put_text(&mut self, space: &[u8], print: &[u8], ended: &Ended) {
+        let keeps = |space: &Space| space.shape().keeps_text;
+        if self.known.space(space).is_some_and(keeps) {
+            log_text(&mut self.log, space, print, ended);
+            self.store_text(space, print, ended);
+        }
+    }
+
+    /// Returns the text of a URL that is neither queued nor leased, if its space keeps it.
+    pub fn ended(&self, space: &Space, print: &[u8]) -> Option<Ended> {
+        let text = space.text(print)?;
+        Ended::read(text, &self.texts.borrow()).ok()
+    }
+
+    /// Gives a URL that is neither queued nor leased to another group.
+    pub fn regroup_url(&mut self, space: &[u8], print: &[u8], known: Known, to: &[u8]) {
+        let group = self.group_hash(to);
+        self.put_url(space, print, Known { group, ..known });
+        let space_of = self.known.space(space);
+        if let Some(ended) = space_of.and_then(|space| self.ended(space, print)) {
+            let chg = to.to_vec();
+            self.put_text(space, print, &Ended { chg, ..ended });
+        }
+    }
+
+    /// Releases the symbol tables of texts that were removed.
+    pub(super) fn retire_texts(&mut self) {
+        let texts = self.texts.get_mut();
+        for table in self
+            .known
+            .removed
+            .drain(..)
+            .filter_map(|text| table_of(&text))
+        {
+            texts.retire(table);
+        }
     }
 
     /// Stores the status of the last fetch of a URL that is leased in a group.
@@ -255,15 +366,29 @@ impl Packed {
              url: &[u8],
              is_here: bool,
              change: &dyn Fn(Option<Known>, u32) -> Option<Known>| {
-                let Some((member, _)) = self.known.of(execution) else {
+                let Some((member, space)) = self.known.of(execution) else {
                     return;
                 };
                 let found = self.find_url(execution, url, is_here.then_some(here));
                 if let Some(Found { print, known }) = found {
+                    let becomes = change(known, member.number);
+                    let ends = becomes.is_some_and(|known| !known.state.has_text());
+                    let text = (space.shape().keeps_text && ends).then(|| {
+                        let (uri, key) = match space.extra(&print).url {
+                            Some(uri) => (uri, Some(url.to_vec())),
+                            None => (url, None),
+                        };
+                        Box::new(Ended {
+                            chg: id.to_vec(),
+                            key,
+                            uri: uri.to_vec(),
+                        })
+                    });
                     noted.push(Noted {
                         space: member.space.clone(),
                         print,
-                        becomes: change(known, member.number),
+                        becomes,
+                        text,
                     });
                 }
             };
@@ -369,9 +494,13 @@ impl Packed {
             space,
             print,
             becomes,
+            text,
         } in noted
         {
             self.known.set(&space, &print, becomes);
+            if let Some(text) = text {
+                self.store_text(&space, &print, &text);
+            }
         }
         let Op::Take { token, .. } = *op else { return };
         // A lease may have URIs before this one.
@@ -424,10 +553,11 @@ impl Packed {
                 let number =
                     u32::try_from(entries.from.number()?).map_err(|_| Malformed::NUMBER)?;
                 let name = entries.from.text(uris::EXECUTION_BYTES + 1)?;
-                let shape = entries.from.number_to(3)?;
+                let shape = entries.from.number_to(7)?;
                 let shape = Shape {
                     is_wide: shape & 1 == 1,
                     is_shared: shape & 2 == 2,
+                    keeps_text: shape & 4 == 4,
                 };
                 let secret: [u8; 16] = entries.from.array()?;
                 if shape.is_shared != (name.first() == Some(&b's'))
@@ -465,6 +595,52 @@ impl Packed {
                     self.known.set_extra(name, print, extra);
                 }
             }
+            Kind::Limit => {
+                let execution = entries.name()?;
+                let id = entries.from.bytes()?;
+                let most = entries.from.number()?;
+                if !Log::is_name(id) {
+                    return Err(Malformed("has a limit of a group without a valid id"));
+                }
+                let hash = self.group_hash(id);
+                self.known.limits.set(execution, (id, hash), most);
+            }
+            Kind::Tally => {
+                let execution = entries.name()?;
+                let hash = entries.from.number_to(u32::MAX.into())? as u32;
+                let mut counts = Counts::default();
+                for count in &mut counts {
+                    *count = entries.from.number()?;
+                }
+                self.known.limits.set_counts(execution, hash, counts);
+            }
+            Kind::Text => {
+                let name = entries.from.bytes()?;
+                let mut all = Reader::new(entries.from.bytes()?);
+                let space = self
+                    .known
+                    .space(name)
+                    .ok_or(Malformed("has texts of an unknown space"))?;
+                let print_bytes = space.shape().print_bytes();
+                while !all.is_empty() {
+                    let print = all.take(print_bytes)?;
+                    let text = all.bytes()?;
+                    Ended::read(text, self.texts.get_mut())?;
+                    if !table_of(text).is_some_and(|table| self.texts.get_mut().adopt(table)) {
+                        return Err(Malformed("has a text with an unknown symbol table"));
+                    }
+                    self.known.set_text(name, print, text.to_vec());
+                }
+            }
+            Kind::Ended => {
+                let (name, print) = (entries.from.bytes()?, entries.from.bytes()?);
+                let chg = entries.from.bytes()?.to_vec();
+                let key = Some(entries.from.bytes()?.to_vec()).filter(|key| !key.is_empty());
+                let uri = entries.from.text(uris::URI_BYTES)?.to_vec();
+                if print.len() >= 8 {
+                    self.store_text(name, print, &Ended { chg, key, uri });
+                }
+            }
             _ => {}
         }
         Ok(())
@@ -487,6 +663,14 @@ impl Packed {
                 each(log);
             }
         }
+        // Their counts follow from the URLs, which come next.
+        for (execution, id, most) in self.known.limits.all() {
+            log.begin(Kind::Limit)
+                .name(execution)
+                .bytes(id)
+                .number(most);
+            each(log);
+        }
         for (name, space) in self.known.spaces() {
             let mut from = Some(0);
             while let Some(at) = from {
@@ -500,6 +684,9 @@ impl Packed {
                     log.begin(Kind::Known).bytes(name).bytes(some);
                     each(log);
                 }
+                if space.texts() > 0 {
+                    self.text_entries(log, (name, space), at, singly, each);
+                }
                 from = next;
             }
             for (print, extra) in space.extras() {
@@ -508,6 +695,43 @@ impl Packed {
             }
         }
     }
+}
+
+impl Packed {
+    /// Writes the texts of some URLs of a space.
+    fn text_entries(
+        &self,
+        log: &mut Log,
+        (name, space): (&[u8], &Space),
+        at: u64,
+        singly: bool,
+        each: &mut dyn FnMut(&mut Log),
+    ) {
+        let mut all = Vec::new();
+        for (print, _) in space.page(at).0 {
+            let Some(text) = space.text(&print) else {
+                continue;
+            };
+            if let (true, Some(ended)) = (singly, self.ended(space, &print)) {
+                log_text(log, name, &print, &ended);
+                each(log);
+            } else {
+                all.extend_from_slice(&print);
+                put_bytes(&mut all, text);
+            }
+        }
+        if !all.is_empty() {
+            log.begin(Kind::Text).bytes(name).bytes(&all);
+            each(log);
+        }
+    }
+}
+
+fn log_text(log: &mut Log, space: &[u8], print: &[u8], ended: &Ended) {
+    let log = log.begin(Kind::Ended);
+    log.bytes(space).bytes(print).bytes(&ended.chg);
+    log.bytes(ended.key.as_deref().unwrap_or_default());
+    log.bytes(&ended.uri);
 }
 
 fn log_member(log: &mut Log, execution: &[u8], member: &Member, space: &Space) {
@@ -565,6 +789,41 @@ impl Packed {
                 from = next;
             }
             assert_eq!(counts, member.counts);
+            if space.shape().keeps_text && !space.shape().is_shared {
+                assert_eq!(space.texts(), counts[2] + counts[3]);
+            }
+            self.verify_texts(space);
+            let limits = &self.known.limits;
+            for hash in limits.hashes_of(execution, 0, usize::MAX) {
+                let (mut counts, mut from) = (Counts::default(), Some(0));
+                while let Some(at) = from {
+                    let (urls, next) = space.page(at);
+                    let own = urls.iter().map(|(_, known)| known);
+                    let own = own.filter(|known| known.member == member.number);
+                    let here = own.filter(|known| known.group == hash);
+                    here.for_each(|known| counts[known.state as usize] += 1);
+                    from = next;
+                }
+                assert_eq!(limits.counts(execution, hash), Some(counts));
+            }
+        }
+    }
+
+    fn verify_texts(&self, space: &Space) {
+        let mut from = Some(0);
+        while let Some(at) = from {
+            let (urls, next) = space.page(at);
+            for (print, known) in urls {
+                let ended = self.ended(space, &print);
+                let is_kept = space.shape().keeps_text && !known.state.has_text();
+                assert_eq!(ended.is_some(), is_kept);
+                if let Some(Ended { chg, key, uri }) = ended {
+                    assert_eq!(self.group_hash(&chg), known.group);
+                    let name = key.unwrap_or(uri);
+                    assert!(space.prints(&name).any(|other| other == print));
+                }
+            }
+            from = next;
         }
     }
 

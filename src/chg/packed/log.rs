@@ -86,10 +86,18 @@ pub(super) enum Kind {
     Unknown,
     /// A queued or leased URL gets a URI or a payload: name of the space, fingerprint, both.
     Extra,
+    /// A limit of a group by the number of done URLs: execution, group, number, or 0 without a limit.
+    Limit,
+    /// Counts of an execution in groups with a hash: execution, hash, number of URLs in each state.
+    Tally,
+    /// The texts of URLs that are neither queued nor leased, in files: name of the space, texts.
+    Text,
+    /// The text of a URL that is neither queued nor leased: name of the space, fingerprint, group, key or nothing, URI.
+    Ended,
 }
 
 impl Kind {
-    const ALL: [Kind; 29] = [
+    const ALL: [Kind; 33] = [
         Kind::Group,
         Kind::Uris,
         Kind::Queued,
@@ -119,6 +127,10 @@ impl Kind {
         Kind::Known,
         Kind::Unknown,
         Kind::Extra,
+        Kind::Limit,
+        Kind::Tally,
+        Kind::Text,
+        Kind::Ended,
     ];
 }
 

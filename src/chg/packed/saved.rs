@@ -99,6 +99,7 @@ impl Packed {
         self.groups.take_unlogged(|_| {});
         self.groups.close_all();
         self.log.take();
+        self.retire_texts();
         applied.map_err(|Malformed(what)| format!("a log of changes of a packed frontier {what}"))
     }
 
@@ -347,7 +348,11 @@ impl Packed {
             | Kind::Clock
             | Kind::Known
             | Kind::Unknown
-            | Kind::Extra => {
+            | Kind::Extra
+            | Kind::Limit
+            | Kind::Tally
+            | Kind::Text
+            | Kind::Ended => {
                 self.apply_known(kind, entries)?;
             }
         }

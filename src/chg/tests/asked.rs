@@ -51,12 +51,12 @@ fn ask(execution: &[u8], count: usize) -> Ask<'_> {
 }
 
 impl World<PackedMemory> {
-    fn packed(&mut self) -> &mut Packed {
+    pub(super) fn packed(&mut self) -> &mut Packed {
         &mut self.ks.packed.as_mut().unwrap().packed
     }
 
     /// Returns true if a look at all groups finds one that can be leased at a time without the end of a lease.
-    fn has_group_for(&mut self, execution: &[u8], at: Millis) -> bool {
+    pub(super) fn has_group_for(&mut self, execution: &[u8], at: Millis) -> bool {
         let World { ks, frontier, .. } = self;
         let paused = frontier.pauses.read(ks).unwrap();
         if paused.all || paused.has(execution) {
@@ -70,7 +70,7 @@ impl World<PackedMemory> {
         })
     }
 
-    fn next_for(&mut self, execution: &[u8], count: usize, slices: bool) -> usize {
+    pub(super) fn next_for(&mut self, execution: &[u8], count: usize, slices: bool) -> usize {
         let mut leases = Vec::new();
         let (ks, now) = (&mut self.ks, self.now);
         loop {

@@ -6,6 +6,8 @@ use std::collections::BTreeSet;
 use super::super::add::{Entered, Item};
 use super::super::discover::{Asked, Selection, count_in_group, forget_selected};
 use super::super::known::{Known, State, UNIT};
+use super::super::limiting::limit_done;
+use super::super::listing::UrlCursor;
 use super::super::settle::Settled;
 use super::*;
 
@@ -40,6 +42,15 @@ enum Act {
         selection: u8,
         steps: usize,
     },
+    /// A limit of done URLs; none if it is 0.
+    Limit {
+        group: usize,
+        execution: usize,
+        most: u64,
+    },
+    NextFor {
+        execution: usize,
+    },
     /// Half an hour passes.
     Wait,
 }
@@ -65,6 +76,10 @@ fn act() -> impl Strategy<Value = Act> {
             status: status.map(|is_there| if is_there { 200 } else { 404 }),
         }),
         1 => (execution.clone(), 0..URLS).prop_map(|(execution, uri)| Act::Forget { execution, uri }),
+        2 => (0..GROUPS.len(), execution.clone(), 0..4_u64).prop_map(
+            |(group, execution, most)| Act::Limit { group, execution, most }
+        ),
+        4 => execution.clone().prop_map(|execution| Act::NextFor { execution }),
         1 => (execution, 0..12_u8, 1..9_usize).prop_map(
             |(execution, selection, steps)| Act::ForgetSome { execution, selection, steps }
         ),
@@ -98,6 +113,7 @@ impl Memory {
         let asked = Asked {
             bits: (execution == 0).then_some(128),
             share: (execution > 0).then_some(b"both"),
+            text: (execution == 0).then_some(true),
         };
         let World {
             ks, frontier, now, ..
@@ -132,8 +148,29 @@ impl Memory {
 
     fn play(&mut self, act: &Act) {
         match *act {
-            Act::Other(ref op) => {
+            Act::Other(ref op @ (Op::Next { .. } | Op::NextOf { .. })) => {
+                let (reached, before) = (self.reached(), self.world.granted.len());
                 self.world.apply(op);
+                self.check_granted(&reached, before);
+            }
+            Act::Other(ref op) => self.world.apply(op),
+            Act::NextFor { execution } => {
+                let name = EXECUTIONS[execution];
+                let (reached, before) = (self.reached(), self.world.granted.len());
+                let is_due = self.world.has_group_for(name, self.world.now);
+                let granted = self.world.next_for(name, 1, true);
+                assert!(granted > 0 || !is_due, "a due group is not found");
+                self.check_granted(&reached, before);
+            }
+            Act::Limit {
+                group,
+                execution,
+                most,
+            } => {
+                let limit = (EXECUTIONS[execution], most);
+                let limits = Limits::default();
+                let job = limit_done(GROUPS[group], limit, &limits, self.world.now);
+                self.world.run(job, usize::MAX);
             }
             Act::Discover {
                 group,
@@ -294,10 +331,107 @@ impl Memory {
                 let counts = self.counts(job);
                 all.iter_mut().zip(counts).for_each(|(sum, n)| *sum += n);
             }
+            let mut known: Vec<_> = (0..URLS)
+                .filter_map(|uri| Some((url(uri), self.known(execution, uri)?)))
+                .collect();
+            if execution > 0 {
+                // The others share a space that keeps no texts.
+                known.retain(|(_, state)| matches!(&state[..], "queued" | "leased"));
+                let World { ks, frontier, .. } = &mut self.world;
+                let listed = frontier.list_urls(ks, name, Some(State::Done), None, 9);
+                assert!(matches!(listed, Err(Error::Known(_))));
+            }
+            let mut listed = self.listed(name, None);
+            if execution == 0 {
+                listed.extend(self.listed(name, Some(State::Done)));
+                listed.extend(self.listed(name, Some(State::GivenUp)));
+                listed.sort();
+                assert_eq!(listed, known);
+            } else {
+                assert!(listed.iter().all(|listed| known.contains(listed)));
+            }
             let World { ks, frontier, .. } = &mut self.world;
             let whole = frontier.count_known(ks, name).unwrap();
             assert_eq!(numbers(&whole), all);
         }
+    }
+
+    /// Returns the names and states of the URLs that are listed in a state.
+    fn listed(&mut self, execution: &[u8], state: Option<State>) -> Vec<(Vec<u8>, String)> {
+        let (mut listed, mut from) = (Vec::new(), None);
+        loop {
+            let World { ks, frontier, .. } = &mut self.world;
+            let page = frontier.list_urls(ks, execution, state, from, 2).unwrap();
+            let Reply::Array(page) = page else {
+                panic!("{page:?}")
+            };
+            let [Reply::Bulk(next), Reply::Array(urls)] = &page[..] else {
+                panic!("{page:?}")
+            };
+            assert!(urls.len() <= 2);
+            for of in urls {
+                let Reply::Array(of) = of else {
+                    panic!("{of:?}")
+                };
+                let name = match (&of[1], &of[2]) {
+                    (Reply::Bulk(uri), Reply::Bulk(key)) => {
+                        assert_eq!(*uri, [b"page of ", &key[..]].concat());
+                        key
+                    }
+                    (Reply::Bulk(uri), Reply::Nil) => uri,
+                    other => panic!("{other:?}"),
+                };
+                let Reply::Bulk(state) = &of[4] else {
+                    panic!("{of:?}")
+                };
+                listed.push((name.clone(), String::from_utf8(state.clone()).unwrap()));
+            }
+            if next == b"0" {
+                // `Op::AddKept` has names of its own.
+                listed.retain(|(name, _)| name.starts_with(b"http"));
+                listed.sort();
+                return listed;
+            }
+            from = Some(UrlCursor::parse(next).unwrap());
+        }
+    }
+
+    /// Returns the groups and executions whose limit is reached, from counts of all URLs.
+    fn reached(&mut self) -> BTreeSet<(Vec<u8>, Vec<u8>)> {
+        let mut reached = BTreeSet::new();
+        for group in GROUPS {
+            for execution in EXECUTIONS {
+                let of = self.world.packed().limits().of(group);
+                let limit = of.filter(|(name, ..)| *name == execution).last();
+                let most = limit.map(|(_, most, _)| most);
+                let [_, _, done, _] = self.counts(count_in_group(execution, group));
+                if most.is_some_and(|most| done >= most) {
+                    reached.insert((group.to_vec(), execution.to_vec()));
+                }
+            }
+        }
+        reached
+    }
+
+    /// Checks that no lease has a URL of an execution that has reached its limit.
+    fn check_granted(&self, reached: &BTreeSet<(Vec<u8>, Vec<u8>)>, from: usize) {
+        for lease in &self.world.granted[from..] {
+            if let Some((execution, _)) = &lease.uri {
+                let place = (lease.chg.clone(), execution.clone());
+                assert!(!reached.contains(&place), "leased beyond the limit");
+            }
+        }
+    }
+
+    /// Removes all limits.
+    fn lift_limits(&mut self) {
+        for group in GROUPS {
+            for execution in EXECUTIONS {
+                let job = limit_done(group, (execution, 0), &Limits::default(), self.world.now);
+                self.world.run(job, usize::MAX);
+            }
+        }
+        assert!(self.world.packed().limits().is_empty());
     }
 
     fn counts(&mut self, mut job: Job<PackedMemory>) -> [u64; 4] {
@@ -327,6 +461,7 @@ proptest! {
             memory.play(act);
             memory.world.inspect();
         }
+        memory.lift_limits();
         memory.world.drain();
         memory.world.ks.end();
         for execution in 0..EXECUTIONS.len() {
@@ -337,6 +472,48 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn wrong_count_of_a_limit_is_found_and_repaired() {
+    let mut memory = Memory::new();
+    for uri in 0..URLS {
+        memory.play(&Act::Settle {
+            group: 0,
+            execution: 1,
+            at: None,
+            uri,
+            status: None,
+        });
+    }
+    memory.play(&Act::Limit {
+        group: 0,
+        execution: 1,
+        most: 2,
+    });
+    let World {
+        ks, frontier, now, ..
+    } = &mut memory.world;
+    let hash = ks
+        .packed(|packed| {
+            let hash = packed.group_hash(GROUPS[0]);
+            packed.set_tally(EXECUTIONS[1], hash, [9; 4]);
+            hash
+        })
+        .unwrap()
+        .unwrap();
+    for problems in [1, 0] {
+        let step = check(true, *now).step(frontier, ks, &mut || true);
+        let Ok(Step::Done(Reply::Map(report))) = step else {
+            panic!("{step:?}")
+        };
+        let total = report
+            .iter()
+            .find(|(name, _)| *name == Reply::bulk("problems-total"));
+        assert_eq!(total.unwrap().1, Reply::count(problems));
+    }
+    let counts = ks.packed(|packed| packed.limits().counts(EXECUTIONS[1], hash));
+    assert_eq!(counts, Ok(Some(Some([0, 0, URLS.into(), 0]))));
 }
 
 /// Damage to the record of a URL.

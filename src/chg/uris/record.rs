@@ -40,7 +40,7 @@ pub struct Position {
 
 impl Position {
     /// Returns the lowest position of an execution.
-    pub(super) fn first_of(execution: u64) -> Position {
+    pub(in crate::chg) fn first_of(execution: u64) -> Position {
         Position {
             execution,
             depth: 0,

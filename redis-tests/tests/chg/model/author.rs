@@ -366,6 +366,11 @@ impl Author {
         if rng.chance(20) {
             limits += &format!("|DELAY|{}", rng.below(400) as i64 - 1);
         }
+        // An error message of `UNPACK` must show the group as it is.
+        if rng.chance(10) && !chg.contains('\n') {
+            let execution = rng.pick(&EXECUTIONS);
+            limits += &format!("|DONE|{}|EXECUTION|{execution}", rng.below(3));
+        }
         if limits.is_empty() || rng.chance(30) {
             limits += &format!("|BUDGET|{}", (rng.below(18) as i64 - 6).max(-1));
         }
