@@ -32,7 +32,7 @@ use redis::{Cmd, FromRedisValue};
 pub use self::figures::{Check, Execution, ExecutionInfo, Info, Leased, Why};
 pub use self::holds::{Budget, Held, Limits};
 pub use self::known::{
-    Counts, Discovered, Discovery, Known, Request, Selection, Settled, Space, State,
+    Counts, Discovered, Discovery, Known, ListedUrl, Request, Selection, Settled, Space, State,
 };
 pub use self::lease::{Facts, Fetched, Lease, LeasedUri, Next, Pause, Wait};
 pub use self::listing::{ListedGroup, ListedUri, Page, Queue};

@@ -154,6 +154,31 @@ impl<S: Ask> Frontier<S> {
         self.once(limit)
     }
 
+    /// Stops fetches of a group for an execution once this number of its URLs are done (`CHG.LIMIT … DONE`). 0 removes
+    /// this limit. The frontier must be packed. The server counts the URLs of the execution first, which takes a while
+    /// if there are many.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::frontier::*;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// frontier.limit_done(b"example.com", b"crawl-1", 1000)?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `PLAIN` if the frontier is not packed, or another server or connection error.
+    pub fn limit_done(
+        &self,
+        chg: impl AsRef<[u8]>,
+        execution: impl AsRef<[u8]>,
+        urls: u64,
+    ) -> S::Answer<()> {
+        let mut limit = self.command("CHG.LIMIT");
+        limit.arg(chg.as_ref()).arg("DONE").arg(urls);
+        limit.arg("EXECUTION").arg(execution.as_ref());
+        self.server.ask(Call::new(limit).repeatable().waits())
+    }
+
     /// Puts groups behind a shared gate, for example because their hosts are on one server
     /// (`CHG.GROUP`). Workers then fetch from only one of these groups at a time, and the pause
     /// after a fetch applies to all of them. An empty name removes them from their shared gate.

@@ -5,7 +5,9 @@ use std::time::Duration;
 use redis::{Cmd, FromRedisValue, ParsingError, Value};
 use serde::Serialize;
 
-use super::{Frontier, Millis, Uri, millis};
+use super::listing::paged;
+use super::{Frontier, Millis, Page, Uri, millis};
+use crate::reply::{as_optional_text, as_text};
 use crate::server::{Ask, Call};
 
 /// Options of [`Frontier::discover`].
@@ -171,11 +173,75 @@ debug_as_text! { Selection<'_> { group: optional, before: plain, state: plain } 
 pub struct Space<'a> {
     /// Uses fingerprints of 128 bits instead of 96, so that no URL is mistaken for another one.
     pub wide: bool,
+    /// Keeps the texts of URLs that are done or given up, for [`Frontier::urls`].
+    pub text: bool,
     /// Name of a memory that several executions share.
     pub share: Option<&'a [u8]>,
 }
 
-debug_as_text! { Space<'_> { wide: plain, share: optional } }
+debug_as_text! { Space<'_> { wide: plain, text: plain, share: optional } }
+
+/// A URL of an execution, see [`Frontier::urls`].
+#[derive(Clone, PartialEq, Eq, Serialize)]
+pub struct ListedUrl {
+    /// Host group (CHG).
+    #[serde(serialize_with = "as_text")]
+    pub chg: Vec<u8>,
+    /// The URL.
+    #[serde(serialize_with = "as_text")]
+    pub uri: Vec<u8>,
+    /// The key that identifies it.
+    #[serde(serialize_with = "as_optional_text")]
+    pub key: Option<Vec<u8>>,
+    /// Number of links between a seed and the URL, if it is queued or leased.
+    pub depth: Option<u32>,
+    /// State of the URL.
+    pub state: State,
+    /// Due time of a queued or leased URL.
+    pub due: Option<Millis>,
+    /// Status of the last fetch, if the worker reported it.
+    pub status: Option<u16>,
+    /// Number of expired leases; in a done URL, 15 stands for 15 and more.
+    pub attempts: u32,
+    /// Time of the last change of its state, rounded down to ten minutes, if the execution remembers its URLs.
+    pub changed: Option<Millis>,
+}
+
+debug_as_text! {
+    ListedUrl {
+        chg: text, uri: text, key: optional, depth: plain, state: plain, due: plain, status: plain, attempts: plain,
+        changed: plain
+    }
+}
+
+impl FromRedisValue for ListedUrl {
+    fn from_redis_value(value: Value) -> Result<ListedUrl, ParsingError> {
+        type Entry = (
+            Vec<u8>,
+            Vec<u8>,
+            Option<Vec<u8>>,
+            i64,
+            State,
+            i64,
+            i64,
+            u32,
+            i64,
+        );
+        let (chg, uri, key, depth, state, due, status, attempts, changed): Entry =
+            FromRedisValue::from_redis_value(value)?;
+        Ok(ListedUrl {
+            chg,
+            uri,
+            key,
+            depth: depth.try_into().ok(),
+            state,
+            due: due.try_into().ok(),
+            status: status.try_into().ok(),
+            attempts,
+            changed: changed.try_into().ok(),
+        })
+    }
+}
 
 impl<S: Ask> Frontier<S> {
     /// Queues the URLs that the execution does not know yet (`CHG.DISCOVER`). Returns the outcome for
@@ -309,6 +375,42 @@ impl<S: Ask> Frontier<S> {
         self.repeat(known)
     }
 
+    /// Returns a page of up to `count` URLs of an execution: those in a state, or without it those that are queued or
+    /// leased (`CHG.URIS … EXECUTION`). Lists URLs that are done or given up only if the execution keeps their texts
+    /// ([`Space::text`]). Paging works as in [`Frontier::list`].
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::frontier::*;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// for done in frontier.urls(b"crawl-1", Some(State::Done), None, 100)?.entries {
+    ///     println!("{}", String::from_utf8_lossy(&done.uri));
+    /// }
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `PLAIN` when the frontier is not packed, `KNOWN` when the texts are not kept, or another server or connection
+    /// error.
+    pub fn urls(
+        &self,
+        execution: impl AsRef<[u8]>,
+        state: Option<State>,
+        cursor: Option<&[u8]>,
+        count: u32,
+    ) -> S::Answer<Page<ListedUrl>> {
+        let mut uris = self.command("CHG.URIS");
+        uris.arg("EXECUTION").arg(execution.as_ref());
+        if let Some(state) = state {
+            uris.arg("STATE").arg(match state {
+                State::Queued => "QUEUED",
+                State::Leased => "LEASED",
+                State::Done => "DONE",
+                State::GivenUp => "GIVENUP",
+            });
+        }
+        self.repeat(paged(uris, cursor, count))
+    }
+
     /// Counts the URLs that the execution knows, of all groups or of one (`CHG.COUNT`). With a group,
     /// the server looks at all URLs.
     ///
@@ -413,6 +515,9 @@ impl<S: Ask> Frontier<S> {
         let mut space = self.command("CHG.SPACE");
         space.arg(execution.as_ref()).arg("BITS");
         space.arg(if options.wide { 128 } else { 96 });
+        if options.text {
+            space.arg("TEXT").arg("YES");
+        }
         if let Some(share) = options.share {
             space.arg("SHARE").arg(share);
         }

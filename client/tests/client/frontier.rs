@@ -461,8 +461,13 @@ fn discovered_urls_are_remembered() {
         [None, None, None]
     );
 
+    frontier.limit_done("a.example", "crawl", 1).unwrap();
+    assert_eq!(frontier.why("a.example").unwrap().state, "idle");
+    frontier.limit_done("a.example", "crawl", 0).unwrap();
+
     let shared = Space {
         wide: true,
+        text: true,
         share: Some(b"weekly"),
     };
     for crawl in ["one", "two"] {
@@ -471,6 +476,22 @@ fn discovered_urls_are_remembered() {
     frontier.discover("one", &new, &uris[..1]).unwrap();
     let found = frontier.discover("two", &new, &uris[..1]).unwrap();
     assert_eq!(found, [Discovered::Known]);
+    let gone = Settled {
+        chg: b"b",
+        uri: b"gone",
+        at: None,
+    };
+    frontier.settle("one", Some(410), &[gone]).unwrap();
+    let page = frontier.urls("one", Some(State::Done), None, 9).unwrap();
+    let [done] = &page.entries[..] else {
+        panic!("{page:?}")
+    };
+    assert_eq!((&done.chg[..], &done.uri[..]), (&b"b"[..], &b"gone"[..]));
+    let expected = (None, State::Done, None, Some(410));
+    assert_eq!((done.depth, done.state, done.due, done.status), expected);
+    let page = frontier.urls("one", None, None, 1).unwrap();
+    assert_eq!(page.entries[0].state, State::Queued);
+    assert_eq!(page.entries[0].depth, Some(uris[0].depth));
     let refused = frontier.space("one", &Space::default()).unwrap_err();
     assert_eq!(refused.code(), Some(Code::Known));
 }

@@ -2,6 +2,7 @@
 
 mod add;
 mod check;
+mod dump;
 mod figures;
 mod hold;
 mod limits;
@@ -26,6 +27,7 @@ pub(crate) enum Chg {
     Uris(listing::Uris),
     Expired(figures::ShowExpired),
     Add(add::Add),
+    Dump(dump::Dump),
     Check(check::ShowCheck),
     Repair(check::Mend),
     Pause(hold::Pause),
@@ -43,7 +45,7 @@ pub(crate) enum Chg {
 impl Chg {
     pub(crate) fn run(&self) -> io::Result<bool> {
         run_one!(self, Chg:
-            Info Why Groups Uris Expired Add Check Repair Pause Resume Block Limit Group Move Drop Sweep
+            Info Why Groups Uris Expired Add Dump Check Repair Pause Resume Block Limit Group Move Drop Sweep
             Pack Unpack)
     }
 }

@@ -69,6 +69,25 @@ fn groups_crawls_and_the_frontier_are_paused_and_resumed() {
 }
 
 #[test]
+fn limit_of_done_urls_is_set() {
+    let server = Options::new().packed().start();
+    let set = chg(
+        &server,
+        "limit a.example --done 9 --gap 1s --execution crawl-1",
+    );
+    assert_eq!(
+        set.out, "group a.example: 1.0 s apart, 9 done URLs of crawl-1\n",
+        "{set:?}"
+    );
+    let set = chg(
+        &server,
+        "limit a.example --done none --execution crawl-1 --json",
+    );
+    let expected = json!({"chg": "a.example", "done": null, "execution": "crawl-1"});
+    assert_eq!(set.object(), expected);
+}
+
+#[test]
 fn limits_and_shared_gates_are_set() {
     let server = Server::start();
     frontier(&server);
@@ -87,6 +106,8 @@ fn limits_and_shared_gates_are_set() {
     assert_eq!(set.object(), json!({"chg": "a.example", "delay": null}));
     let set = chg(&server, "limit a.example --budget none --json");
     assert_eq!(set.object(), json!({"chg": "a.example", "budget": null}));
+    chg(&server, "limit a.example --done 9").exits(2);
+    chg(&server, "limit a.example --done 0 --execution crawl-1").exits(2);
     chg(&server, "limit a.example").exits(2);
     chg(&server, "limit a.example --budget -1").exits(2);
 
@@ -333,4 +354,107 @@ fn urls_of_a_file_are_queued() {
     ] {
         chg(&server, wrong).exits(status);
     }
+}
+
+#[test]
+fn dump_of_a_crawl_can_be_added_again() {
+    let server = Options::new().packed().start();
+    let mut c = frontier(&server);
+    let soon = server_time(&mut c) + 3_600_000;
+    for line in [
+        format!("a.example 0 0 https://a.example/ a.example {soon} 3 https://a.example/3"),
+        "192.0.2.7 0 1 https://b.example/\u{e9} gated 0 0 https://gated/".to_owned(),
+        "gated-too 0 2 https://gated/2 gated-too 0 2 https://gated/3".to_owned(),
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        c.expect_ok(&[&["CHG.ADDURI", FRONTIER, "dumped"], &words[..]].concat());
+    }
+    ok!(c, "CHG.GROUP", FRONTIER, "gate", "gated", "gated-too");
+    ok!(
+        c,
+        "CHG.NEXT",
+        FRONTIER,
+        "COUNT",
+        9,
+        "URIS",
+        1,
+        "EXECUTION",
+        "dumped"
+    );
+    let dumped = chg(&server, "dump dumped").exits(0);
+    let mut lines: Vec<&str> = dumped.out.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines.len(), 6, "{dumped:?}");
+    assert_eq!(
+        lines[1],
+        format!("https://a.example/3\ta.example\t3\t{soon}")
+    );
+    let json = chg(&server, "dump dumped --json").exits(0);
+    assert_contains(&json.out, "\"state\":\"leased\"");
+
+    let empty = Options::new().packed().start();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("dump.txt");
+    std::fs::write(&file, &dumped.out).unwrap();
+    let added = chg(
+        &empty,
+        &format!("add dumped --group column --file {}", file.display()),
+    );
+    assert_eq!(added.out, "crawl dumped: 6 URIs queued\n", "{added:?}");
+    let places = |out: &str| {
+        let mut places: Vec<Vec<String>> = out
+            .lines()
+            .map(|line| line.split('\t').take(3).map(str::to_owned).collect())
+            .collect();
+        places.sort();
+        places
+    };
+    let again = chg(&empty, "dump dumped").exits(0);
+    assert_eq!(places(&again.out), places(&dumped.out));
+    assert_contains(
+        &again.out,
+        &format!("https://a.example/3\ta.example\t3\t{soon}\n"),
+    );
+
+    // Lines that would be read differently are left out.
+    let words = [
+        "CHG.ADDURI",
+        FRONTIER,
+        "odd",
+        "h",
+        "0",
+        "0",
+        "a\tb",
+        "h",
+        "0",
+        "0",
+        "u",
+    ];
+    c.expect_ok(&words);
+    let odd = chg(&server, "dump odd").exits(2);
+    assert!(odd.out.starts_with("u\th\t0\t"), "{odd:?}");
+    assert_contains(&odd.errors, "a line cannot hold the URL 'a\\tb'");
+}
+
+#[test]
+fn dump_prints_done_urls_if_their_texts_are_kept() {
+    let server = Options::new().packed().start();
+    let mut c = frontier(&server);
+    let refused = chg(&server, "dump crawl-1 --done").exits(1);
+    assert_contains(&refused.errors, "TEXT");
+    ok!(c, "CHG.SPACE", FRONTIER, "kept", "TEXT", "YES");
+    ok!(
+        c,
+        "CHG.SETTLE",
+        FRONTIER,
+        "kept",
+        "ITEMS",
+        1,
+        "h",
+        "https://h/",
+        "NEVER"
+    );
+    let done = chg(&server, "dump kept --done").exits(0);
+    assert_eq!(done.out, "https://h/\th\n");
+    assert_eq!(chg(&server, "dump kept").exits(0).out, "");
 }

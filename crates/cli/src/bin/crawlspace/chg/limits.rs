@@ -17,7 +17,8 @@ use crate::{Asking, time};
   crawlspace chg limit cdn.example --parallel 4 --gap 250ms
   crawlspace chg limit slow.example --delay 30s
   crawlspace chg limit calendar.example --budget 10000
-  crawlspace chg limit calendar.example --budget none")]
+  crawlspace chg limit calendar.example --budget none
+  crawlspace chg limit a.example --done 1000 --execution crawl-1")]
 pub(crate) struct Limit {
     #[command(flatten)]
     asking: Asking,
@@ -39,9 +40,30 @@ pub(crate) struct Limit {
         long,
         value_name = "N|none",
         value_parser = budget,
-        required_unless_present_any = ["parallel", "gap", "delay"]
+        required_unless_present_any = ["parallel", "gap", "delay", "done"]
     )]
     budget: Option<Budget>,
+    /// Number of done URLs of a crawl after which the group is not fetched from for this crawl, or none for no limit.
+    /// The frontier must be packed.
+    #[arg(long, value_name = "N|none", value_parser = done, requires = "execution")]
+    done: Option<Done>,
+    /// The crawl of --done.
+    #[arg(long, value_name = "EXECUTION", value_parser = Bytes::parser(), requires = "done")]
+    execution: Option<Bytes>,
+}
+
+/// A number of done URLs; 0 for no limit.
+#[derive(Clone, Copy)]
+struct Done(u64);
+
+fn done(given: &str) -> Result<Done, String> {
+    match given {
+        "none" => Ok(Done(0)),
+        number => match number.parse() {
+            Ok(urls @ 1..) => Ok(Done(urls)),
+            _ => Err("write a number above 0, or none for no limit".to_owned()),
+        },
+    }
 }
 
 /// A pause, or `none`.
@@ -79,6 +101,12 @@ struct Allowed<'a> {
     /// `null` for any number.
     #[serde(skip_serializing_if = "Option::is_none")]
     budget: Option<Option<u64>>,
+    /// `null` for any number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    done: Option<Option<u64>>,
+    /// The crawl of `done`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    execution: Option<&'a Bytes>,
 }
 
 impl Limit {
@@ -89,8 +117,16 @@ impl Limit {
             delay: self.delay.map(|Delay(delay)| delay),
             budget: self.budget,
         };
-        let limited = self.asking.frontier()?.limit(self.chg.as_bytes(), &limits);
-        limited.map_err(io::Error::other)?;
+        let frontier = self.asking.frontier()?;
+        let chg = self.chg.as_bytes();
+        if let (Some(Done(urls)), Some(execution)) = (self.done, &self.execution) {
+            let limited = frontier.limit_done(chg, execution.as_bytes(), urls);
+            limited.map_err(io::Error::other)?;
+        }
+        let has_others = self.parallel.is_some() || self.budget.is_some();
+        if has_others || self.gap.is_some() || self.delay.is_some() {
+            frontier.limit(chg, &limits).map_err(io::Error::other)?;
+        }
         let allowed = Allowed {
             chg: &self.chg,
             parallel: self.parallel,
@@ -102,6 +138,8 @@ impl Limit {
                 Budget::Left(uris) => Some(uris),
                 Budget::Unlimited => None,
             }),
+            done: self.done.map(|Done(urls)| (urls > 0).then_some(urls)),
+            execution: self.execution.as_ref(),
         };
         self.asking.tell(&allowed, |allowed| {
             let parallel = allowed.parallel.map(|n| format!("{n} at a time"));
@@ -114,7 +152,12 @@ impl Limit {
                 Some(uris) => many(uris, "more URI"),
                 None => "any number of URIs".to_owned(),
             });
-            let said: Vec<String> = [parallel, gap, delay, budget]
+            let done = allowed.done.zip(allowed.execution);
+            let done = done.map(|(done, execution)| match done {
+                Some(urls) => format!("{} of {execution}", many(urls, "done URL")),
+                None => format!("any number of done URLs of {execution}"),
+            });
+            let said: Vec<String> = [parallel, gap, delay, budget, done]
                 .into_iter()
                 .flatten()
                 .collect();
