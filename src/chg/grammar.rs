@@ -406,9 +406,6 @@ command! {
 
 impl Next<'_> {
     fn check(&self) -> Result<(), String> {
-        if self.group.is_some() && self.execution.is_some() {
-            return Err("ERR syntax error: GROUP leases one group for any execution, so it cannot be combined with EXECUTION".to_owned());
-        }
         if self.group.is_some() && (self.count.is_some() || self.block.is_some()) {
             return Err("ERR syntax error: GROUP leases one group without waiting, so it cannot be combined with COUNT or BLOCK".to_owned());
         }

@@ -121,7 +121,7 @@ pub struct Ask<'a> {
     pub count: usize,
     /// Maximum number of URIs of each lease.
     pub uris: usize,
-    /// Frees the group at once, with this pause: the URIs stay with the lease until its deadline.
+    /// Frees the group at once, with this pause or its stored delay: the URIs stay with the lease until its deadline.
     pub gate: Option<Millis>,
     /// The execution of the URIs; `None` if any will do.
     pub execution: Option<&'a [u8]>,
@@ -204,7 +204,7 @@ impl<K: Store> Frontier<K> {
     /// Leases a given group if it is due. Returns `None` if the group is not due or is held back.
     ///
     /// # Errors
-    /// `NOCHG` if the group is unknown.
+    /// `NOCHG` if the group is unknown; `PLAIN` if the request names an execution and the frontier is not packed.
     pub fn next_of(
         &mut self,
         ks: &mut K,
@@ -222,6 +222,17 @@ impl<K: Store> Frontier<K> {
         } else if busy.is_some() && loaded.group.holds.is_empty() {
             // A plain client is fetching from the group.
             return Ok(None);
+        }
+        if let Some(execution) = ask.execution {
+            self.check_packed(ks)?;
+            let can =
+                !self.is_held_back(ks, execution)? && self.has_due(ks, &loaded, execution, now)?;
+            if !can {
+                return Ok(None);
+            }
+            self.take_from_anywhere(ks, &mut loaded)?;
+            let execution = Some(execution.to_vec());
+            return self.grant(ks, &mut loaded, execution, ask, now).map(Some);
         }
         let paused = self.pauses.read(ks)?;
         if paused.all {
@@ -545,6 +556,7 @@ impl<K: Store> Frontier<K> {
         let step = loaded.group.on(Event::Leased { hold, after }, &seen);
         self.apply(ks, loaded, &step, now)?;
         if let Some(pause) = ask.gate.filter(|_| !items.is_empty()) {
+            let pause = loaded.group.options.delay.unwrap_or(pause);
             self.free(ks, loaded, (token, pause, deadline), now)?;
         }
         Ok(Lease {

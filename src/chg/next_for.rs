@@ -72,7 +72,7 @@ impl<K: Store> Frontier<K> {
     }
 
     /// Returns true if an execution, or the whole frontier, is paused.
-    fn is_held_back(&mut self, ks: &mut K, execution: &[u8]) -> Result<bool> {
+    pub(super) fn is_held_back(&mut self, ks: &mut K, execution: &[u8]) -> Result<bool> {
         let paused = self.pauses.read(ks)?;
         Ok(paused.all || paused.has(execution))
     }
@@ -101,7 +101,7 @@ impl<K: Store> Frontier<K> {
     }
 
     /// Removes a group that can be leased from its queue.
-    fn take_from_anywhere(&mut self, ks: &mut K, loaded: &mut Loaded<K>) -> Result<()> {
+    pub(super) fn take_from_anywhere(&mut self, ks: &mut K, loaded: &mut Loaded<K>) -> Result<()> {
         if self.queues.leave_wait(ks, &loaded.id)? {
             return Ok(());
         }

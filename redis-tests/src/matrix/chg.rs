@@ -165,7 +165,6 @@ const REFUSED: &[(&str, &str)] = &rows![
     "NEXT GROUP nowhere", "NOCHG";
     "NEXT GROUP held COUNT 1", "ERR";
     "NEXT BLOCK 0 GROUP held", "ERR";
-    "NEXT GROUP held EXECUTION crawl", "ERR";
     "LIMIT held", "ERR";
     "LIMIT held DONE 1", "ERR";
     "URIS kept STATE DONE", "ERR";

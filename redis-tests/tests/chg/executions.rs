@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redis_tests::{Frontier, Lease, Options, Server, T0, blocked, int, nil, simulated};
+use redis_tests::{Frontier, Lease, Options, Server, T0, blocked, bulk, int, nil, simulated};
 
 const F: &str = "{f}:";
 const QUIET: Duration = Duration::from_millis(120);
@@ -154,10 +154,31 @@ fn plain_frontier_refuses_and_changes_nothing() {
     );
     f.refused(&line, "PLAIN");
     assert_eq!(f.figure("leases"), 1);
-    f.refused("NEXT GROUP b EXECUTION mine", "ERR");
+    f.refused("NEXT GROUP b EXECUTION mine", "PLAIN");
     f.ok("PACK");
     let next = Lease::of(&f.ok(&line).items()[1]);
     assert_eq!(next.chg, "b");
+}
+
+#[test]
+fn group_leases_only_uris_of_the_execution() {
+    let (_server, mut f) = packed();
+    f.add_uri("theirs", "a", 0, 0, "1");
+    f.add_uri("mine", "a", T0 + 1000, 0, "2");
+    f.add_uri("mine", "b", 0, 0, "3");
+    f.refused("NEXT GROUP nowhere EXECUTION mine", "NOCHG");
+    assert!(f.ok("NEXT GROUP a EXECUTION mine").is_nil());
+    f.pass(1000);
+    f.ok("PAUSE EXECUTION mine");
+    assert!(f.ok("NEXT GROUP a EXECUTION mine").is_nil());
+    f.ok("RESUME EXECUTION mine");
+    let reply = f.ok("NEXT GROUP a EXECUTION mine URIS 9");
+    let lease = &reply.items()[0];
+    assert_eq!(lease.items()[0], bulk("a"));
+    assert_eq!(lease.items()[7].items().len(), 1);
+    assert_eq!(lease.items()[7].items()[0].items()[0], bulk("2"));
+    assert!(f.ok("NEXT GROUP a EXECUTION theirs").is_nil());
+    f.assert_consistent();
 }
 
 #[test]

@@ -100,6 +100,21 @@ fn url_returns_after_the_second_deadline_and_is_given_up() {
 }
 
 #[test]
+fn stored_delay_replaces_the_pause_of_a_gate() {
+    let (_server, mut f) = packed();
+    discover(&mut f, "h", &["u1", "u2", "u3"]);
+    for (delay, passes) in [(50, 50), (900, 900)] {
+        f.ok(format!("LIMIT h DELAY {delay}"));
+        take(&mut f, "NEXT LEASE 10000 GATE 300");
+        f.pass(passes - 1);
+        assert!(f.ok("NEXT GATE 300").is_nil());
+        f.pass(1);
+    }
+    take(&mut f, "NEXT LEASE 10000 GATE 300");
+    f.assert_consistent();
+}
+
+#[test]
 fn gate_frees_the_host_at_once() {
     let (_server, mut f) = packed();
     discover(&mut f, "h", &["u1", "u2", "u3", "u4", "u5"]);
