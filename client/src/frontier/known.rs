@@ -306,6 +306,31 @@ impl<S: Ask> Frontier<S> {
         self.repeat(discover)
     }
 
+    /// Queues the URLs that the execution does not know yet, each with a payload that comes back with its lease
+    /// (`CHG.DISCOVER … PAYLOAD`); otherwise as [`discover`](Frontier::discover).
+    ///
+    /// # Errors
+    /// Returns the errors of [`discover`](Frontier::discover).
+    pub fn discover_payloads(
+        &self,
+        execution: impl AsRef<[u8]>,
+        options: &Discovery,
+        uris: &[(Uri<'_>, &[u8])],
+    ) -> S::Answer<Vec<Discovered>> {
+        if uris.is_empty() {
+            return self.server.ask(Call::known(Vec::new()));
+        }
+        let mut discover = self.command("CHG.DISCOVER");
+        discover.arg(execution.as_ref()).arg("PAYLOAD");
+        options.write_to(&mut discover);
+        discover.arg("ITEMS").arg(uris.len());
+        for (uri, payload) in uris {
+            write_url(uri, &mut discover);
+            discover.arg(*payload);
+        }
+        self.repeat(discover)
+    }
+
     /// Ends or schedules URLs by name, with or without a lease (`CHG.SETTLE`). The status is that of the
     /// URLs that end. Returns for each URL whether something changed; `None` if it was refused because
     /// the budget of its group is used up or the execution is being dropped.

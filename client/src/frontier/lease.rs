@@ -423,6 +423,22 @@ impl<S: Ask> Frontier<S> {
         )
     }
 
+    /// Leases URIs of this group as [`next`](Frontier::next) does, if it is due now and nothing holds it back
+    /// (`CHG.NEXT … GROUP`). Ignores `next.count` and `next.wait`.
+    ///
+    /// # Errors
+    /// `NOCHG` when the group does not exist, or another server or connection error.
+    pub fn next_in(&self, chg: impl AsRef<[u8]>, next: &Next) -> S::Answer<Option<Lease>> {
+        let mut command = self.command("CHG.NEXT");
+        next.write_to(&mut command);
+        command.arg("GROUP").arg(chg.as_ref());
+        self.server.ask(
+            Call::<Option<Vec<Lease>>>::new(command)
+                .repeatable()
+                .map(|leases| leases.and_then(|mut leases| leases.pop())),
+        )
+    }
+
     /// Extends a lease to last for `by` from now on (`CHG.EXTEND`). Returns the new deadline.
     ///
     /// ```no_run
