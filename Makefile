@@ -21,7 +21,7 @@ CORPUS := $(abspath redis-tests/corpus)
 
 # All packages except the module. (Always build this set: another set enables other features of its dependencies, which
 # would then be built again.)
-COMPANION := $(addprefix --package crawlspace-,client retry warc fetch wacz index jobs serve cli)
+COMPANION := $(addprefix --package crawlspace-,client retry warc fetch wacz index jobs serve urlfrontier cli)
 
 # The packages with the rules (the logic of the commands), which run without a server.
 RULES := --package crawlspace $(addprefix --package crawlspace-,host compact cdx) --no-default-features

@@ -9,6 +9,7 @@ mod limits;
 mod listing;
 mod pack;
 mod queues;
+mod serve;
 
 use std::io;
 
@@ -40,13 +41,14 @@ pub(crate) enum Chg {
     Sweep(queues::Sweep),
     Pack(pack::Pack),
     Unpack(pack::Unpack),
+    Serve(serve::Serve),
 }
 
 impl Chg {
     pub(crate) fn run(&self) -> io::Result<bool> {
         run_one!(self, Chg:
             Info Why Groups Uris Expired Add Dump Check Repair Pause Resume Block Limit Group Move Drop Sweep
-            Pack Unpack)
+            Pack Unpack Serve)
     }
 }
 

@@ -1,0 +1,164 @@
+//! Measures a URLFrontier service: `load ADDRESS [URLS]`. Works with any server of this interface, which must be empty.
+
+use std::time::{Duration, Instant};
+
+use crawlspace_urlfrontier::codec::Codec;
+use crawlspace_urlfrontier::proto::*;
+use futures_util::{Stream, StreamExt};
+use http::uri::PathAndQuery;
+use prost::Message;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Streaming};
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+#[derive(Clone)]
+struct Client(tonic::client::Grpc<Channel>);
+
+impl Client {
+    async fn stream<Q, A>(
+        &mut self,
+        path: &'static str,
+        messages: impl Stream<Item = Q> + Send + 'static,
+    ) -> Result<Streaming<A>, Failure>
+    where
+        Q: Message + 'static,
+        A: Message + Default + 'static,
+    {
+        self.0.ready().await?;
+        let codec = Codec::<Q, A>::default();
+        let path = PathAndQuery::from_static(path);
+        let reply = self
+            .0
+            .streaming(Request::new(messages), path, codec)
+            .await?;
+        Ok(reply.into_inner())
+    }
+}
+
+/// A URL of one of `queues` queues.
+fn url(n: usize, queues: usize) -> UrlInfo {
+    let host = format!("host-{}.example", n % queues);
+    UrlInfo {
+        url: format!("https://{host}/pages/2026/{n}.html"),
+        key: host,
+        ..UrlInfo::default()
+    }
+}
+
+/// Sends URLs in batches of 256 over two streams. Returns how many were new.
+async fn put_batches(client: &Client, urls: usize, queues: usize) -> Result<usize, Failure> {
+    let halves = [0..urls / 2, urls / 2..urls].map(|half| {
+        let mut client = client.clone();
+        tokio::spawn(async move {
+            let batches = half.clone().step_by(256).map(move |start| DiscoveredBatch {
+                id: start.to_string(),
+                items: (start..half.end.min(start + 256))
+                    .map(|n| url(n, queues))
+                    .collect(),
+            });
+            let path = "/urlfrontier.URLFrontier/PutDiscovered";
+            let batches = futures_util::stream::iter(batches);
+            let mut acks: Streaming<BatchAck> = client.stream(path, batches).await?;
+            let mut new = 0;
+            while let Some(ack) = acks.message().await? {
+                new += ack.statuses.iter().filter(|status| **status == 0).count();
+            }
+            Ok::<usize, Failure>(new)
+        })
+    });
+    let mut new = 0;
+    for half in halves {
+        new += half.await??;
+    }
+    Ok(new)
+}
+
+async fn put(
+    client: &mut Client,
+    range: std::ops::Range<usize>,
+    queues: usize,
+) -> Result<usize, Failure> {
+    let items = range.map(move |n| {
+        let info = Some(url(n, queues));
+        UrlItem {
+            item: Some(url_item::Item::Discovered(DiscoveredUrlItem { info })),
+            ..UrlItem::default()
+        }
+    });
+    let items = futures_util::stream::iter(items);
+    let acks: Streaming<AckMessage> = client
+        .stream("/urlfrontier.URLFrontier/PutURLs", items)
+        .await?;
+    let ok = acks.filter(|ack| std::future::ready(ack.as_ref().is_ok_and(|ack| ack.status == 0)));
+    Ok(ok.count().await)
+}
+
+async fn get(client: &mut Client, queues: u32, urls: u32) -> Result<usize, Failure> {
+    let params = GetParams {
+        max_queues: queues,
+        max_urls_per_queue: urls,
+        delay_requestable: 3600,
+        item: Some(get_params::Item::CrawlId(String::new())),
+        ..GetParams::default()
+    };
+    let params = futures_util::stream::iter([params]);
+    let urls: Streaming<UrlInfo> = client
+        .stream("/urlfrontier.URLFrontier/GetURLs", params)
+        .await?;
+    Ok(urls
+        .filter(|url| std::future::ready(url.is_ok()))
+        .count()
+        .await)
+}
+
+fn rate(what: &str, count: usize, took: Duration) {
+    println!(
+        "{what}: {count} in {took:.2?}, {:.0} per second",
+        count as f64 / took.as_secs_f64()
+    );
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Failure> {
+    let mut args = std::env::args().skip(1);
+    let address = args.next().ok_or("usage: load ADDRESS [URLS]")?;
+    let urls: usize = args.next().map_or(Ok(500_000), |urls| urls.parse())?;
+    let queues = urls / 50;
+    let endpoint = Endpoint::from_shared(format!("http://{address}"))?;
+    let mut client = Client(tonic::client::Grpc::new(endpoint.connect().await?));
+
+    let begun = Instant::now();
+    let new = put_batches(&client, urls, queues).await?;
+    rate("PutDiscovered 256, new", urls, begun.elapsed());
+    assert_eq!(new, urls);
+    let begun = Instant::now();
+    let new = put_batches(&client, urls, queues).await?;
+    rate("PutDiscovered 256, known", urls, begun.elapsed());
+    assert_eq!(new, 0);
+    let begun = Instant::now();
+    let single = urls / 5;
+    let new = put(&mut client, urls..urls + single, queues).await?;
+    rate("PutURLs, new", single, begun.elapsed());
+    assert_eq!(new, single);
+
+    let begun = Instant::now();
+    let (mut got, mut times) = (0, Vec::new());
+    for _ in 0..queues / 100 {
+        let begun = Instant::now();
+        let now = get(&mut client, 100, 10).await?;
+        times.push(begun.elapsed());
+        got += now;
+        if now == 0 {
+            break;
+        }
+    }
+    rate("GetURLs 100 × 10", got, begun.elapsed());
+    times.sort_unstable();
+    println!(
+        "GetURLs: p50 {:.2?}, p99 {:.2?}",
+        times[times.len() / 2],
+        times[times.len() * 99 / 100]
+    );
+    Ok(())
+}

@@ -1,0 +1,119 @@
+//! Faults of URLFrontier 2.6 that this service must not have, by the letters of `docs/guide/urlfrontier.md`.
+
+use crawlspace_urlfrontier::proto::*;
+
+use crate::stage::*;
+
+#[tokio::test]
+async fn repeated_results_do_not_change_the_counts() {
+    let stage = Stage::new().await;
+    let mut client = stage.client().await;
+    let a = info("k", "http://k/a");
+    client.put(vec![discovered(a.clone())]).await;
+    for _ in 0..3 {
+        client
+            .put(vec![known(a.clone(), 0), known(a.clone(), 0)])
+            .await;
+        assert_eq!(stats(&mut client, "", "").await[..3], [0, 0, 1]);
+    }
+    let later = seconds() + 3600;
+    client.put(vec![known(a.clone(), later)]).await;
+    assert_eq!(stats(&mut client, "", "").await[..3], [1, 0, 0]);
+    client.put(vec![known(a.clone(), later), known(a, 0)]).await;
+    assert_eq!(stats(&mut client, "", "").await[..3], [0, 0, 1]);
+}
+
+#[tokio::test]
+async fn last_of_several_results_in_one_read_counts() {
+    let stage = Stage::new().await;
+    let mut client = stage.client().await;
+    let a = info("k", "http://k/a");
+    let later = seconds() + 3600;
+    let items = vec![
+        discovered(a.clone()),
+        known(a.clone(), later),
+        discovered(a.clone()),
+        known(with_metadata(a.clone(), &[("n", &["2"])]), 1),
+    ];
+    let acks = client.put(items).await;
+    let statuses: Vec<&str> = acks.iter().map(|ack| ack.1).collect();
+    assert_eq!(statuses, ["OK", "OK", "SKIPPED", "OK"]);
+    let got = client.get(1, 1).await;
+    assert_eq!(got[0].metadata["n"].values, ["2"]);
+}
+
+#[tokio::test]
+async fn duplicates_in_a_batch_are_skipped() {
+    let stage = Stage::new().await;
+    let mut client = stage.client().await;
+    let a = with_metadata(info("k", "http://k/a"), &[("n", &["1"])]);
+    let batch = vec![
+        a.clone(),
+        a.clone(),
+        info("k", ""),
+        info("k", "http://k/b"),
+        a,
+    ];
+    let statuses = client.put_batch(batch).await;
+    assert_eq!(statuses, ["OK", "SKIPPED", "SKIPPED", "OK", "SKIPPED"]);
+    assert_eq!(client.put_batch(Vec::new()).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn crawls_share_the_delay_of_a_host() {
+    let stage = Stage::new().await;
+    let mut client = stage.client().await;
+    delay(&mut client, "", 3600).await.unwrap();
+    for crawl in ["a", "b"] {
+        client
+            .put(vec![discovered(in_crawl(
+                crawl,
+                "k",
+                &format!("http://k/{crawl}"),
+            ))])
+            .await;
+    }
+    let get = |crawl: &str| GetParams {
+        item: Some(get_params::Item::CrawlId(crawl.to_owned())),
+        ..GetParams::default()
+    };
+    let got: Vec<UrlInfo> = client.list("GetURLs", get("a")).await;
+    assert_eq!(got.len(), 1);
+    let got: Vec<UrlInfo> = client.list("GetURLs", get("b")).await;
+    assert_eq!(got, []);
+}
+
+#[tokio::test]
+async fn own_delay_replaces_the_default_even_if_it_is_shorter() {
+    let stage = Stage::new().await;
+    let mut client = stage.client().await;
+    delay(&mut client, "", 3600).await.unwrap();
+    delay(&mut client, "fast", 0).await.unwrap();
+    let infos = ["fast", "slow"]
+        .iter()
+        .flat_map(|key| (0..3).map(move |n| info(key, &format!("http://{key}/{n}"))));
+    client.put_batch(infos.collect()).await;
+    let mut got = Vec::new();
+    for _ in 0..4 {
+        got.extend(client.get(2, 1).await);
+    }
+    let slow = got.iter().filter(|info| info.key == "slow").count();
+    assert_eq!((got.len(), slow), (4, 1));
+}
+
+#[tokio::test]
+async fn blocked_queues_cost_nothing() {
+    let stage = Stage::new().await;
+    let mut client = stage.client().await;
+    delay(&mut client, "", 3600).await.unwrap();
+    let infos = (0..2000).map(|n| info(&format!("q{n}"), &format!("http://q{n}/")));
+    client.put_batch(infos.collect()).await;
+    assert_eq!(client.get(0, 1).await.len(), 2000);
+    client
+        .put(vec![discovered(info("open", "http://open/"))])
+        .await;
+    let calls = || stage.server.info_number("total_commands_processed");
+    let before = calls();
+    assert_eq!(client.get(1, 1).await.len(), 1);
+    assert!(calls() - before < 10);
+}

@@ -1,0 +1,187 @@
+//! The calls of URLFrontier's command line client.
+
+use crawlspace_urlfrontier::proto::*;
+use tonic::Code;
+
+use crate::stage::*;
+
+async fn filled() -> (Stage, Client) {
+    let stage = Stage::new().await;
+    let mut client = stage.client().await;
+    let infos = (0..30).map(|n| {
+        let crawl = ["", "other"][n % 2];
+        in_crawl(
+            crawl,
+            &format!("q{}", n % 3),
+            &format!("http://q{}/Page-{n}", n % 3),
+        )
+    });
+    assert_eq!(client.put_batch(infos.collect()).await, ["OK"; 30]);
+    (stage, client)
+}
+
+async fn count(client: &mut Client, key: &str, filter: Option<&str>, ignore_case: bool) -> u64 {
+    let params = CountUrlParams {
+        key: key.to_owned(),
+        filter: filter.map(str::to_owned),
+        ignore_case: Some(ignore_case),
+        ..CountUrlParams::default()
+    };
+    let count: Long = client.call("CountURLs", params).await.unwrap();
+    count.value
+}
+
+#[tokio::test]
+async fn queues_and_crawls_are_listed() {
+    let (stage, mut client) = filled().await;
+    let crawls: StringList = client.call("ListCrawls", Local::default()).await.unwrap();
+    assert_eq!(crawls.values, ["DEFAULT", "other"]);
+    let nodes: StringList = client.call("ListNodes", Empty {}).await.unwrap();
+    assert_eq!(nodes.values, [stage.address.to_string()]);
+    let mut list = async |crawl: &str, start, size, include_inactive| {
+        let params = Pagination {
+            start,
+            size,
+            include_inactive,
+            crawl_id: crawl.to_owned(),
+            local: false,
+        };
+        let list: QueueList = client.call("ListQueues", params).await.unwrap();
+        let mut values = list.values;
+        values.sort_unstable();
+        values
+    };
+    assert_eq!(list("", 0, 0, false).await, ["q0", "q1", "q2"]);
+    assert_eq!(list("other", 0, 0, false).await, ["q0", "q1", "q2"]);
+    assert_eq!(list("nothing", 0, 0, true).await, [""; 0]);
+    let pages = [list("", 0, 2, false).await, list("", 2, 2, false).await].concat();
+    assert_eq!(pages.len(), 3);
+    let mut other = stage.client().await;
+    block(&mut other, "q1", seconds() + 3600).await.unwrap();
+    assert_eq!(list("", 0, 0, false).await, ["q0", "q2"]);
+    assert_eq!(list("", 0, 0, true).await, ["q0", "q1", "q2"]);
+}
+
+#[tokio::test]
+async fn urls_are_listed_and_counted() {
+    let (_stage, mut client) = filled().await;
+    let params = ListUrlParams {
+        size: 1000,
+        ..ListUrlParams::default()
+    };
+    let all: Vec<UrlItem> = client.list("ListURLs", params.clone()).await;
+    assert_eq!(all.len(), 15);
+    let Some(url_item::Item::Known(first)) = &all[0].item else {
+        panic!("not a known item");
+    };
+    assert!(first.refetchable_from_date <= seconds());
+    let page = ListUrlParams {
+        start: 10,
+        ..params.clone()
+    };
+    let rest: Vec<UrlItem> = client.list("ListURLs", page).await;
+    assert_eq!(rest, all[10..]);
+    let some = ListUrlParams {
+        key: "q1".to_owned(),
+        filter: Some("PAGE-1".to_owned()),
+        ignore_case: Some(true),
+        ..params
+    };
+    let some: Vec<UrlItem> = client.list("ListURLs", some).await;
+    assert_eq!(some.len(), 2); // 10 and 16
+    assert_eq!(count(&mut client, "", None, false).await, 15);
+    assert_eq!(count(&mut client, "q1", None, false).await, 5);
+    assert_eq!(count(&mut client, "", Some("page"), false).await, 0);
+    assert_eq!(count(&mut client, "", Some("page"), true).await, 15);
+}
+
+#[tokio::test]
+async fn status_of_a_url() {
+    let stage = Stage::new().await;
+    let mut client = stage.client().await;
+    let due = seconds() + 1000;
+    client
+        .put(vec![
+            known(info("k", "http://k/a"), due),
+            known(info("k", "http://k/b"), 0),
+        ])
+        .await;
+    let mut status = async |url: &str| {
+        let params = UrlStatusRequest {
+            url: url.to_owned(),
+            key: "k".to_owned(),
+            ..UrlStatusRequest::default()
+        };
+        let item: UrlItem = client.call("GetURLStatus", params).await?;
+        let Some(url_item::Item::Known(known)) = item.item else {
+            panic!("not a known item");
+        };
+        Ok::<_, tonic::Status>((known.refetchable_from_date, known.info.unwrap().url))
+    };
+    assert_eq!(
+        status("http://k/a").await.unwrap(),
+        (due, "http://k/a".to_owned())
+    );
+    assert_eq!(status("http://k/b").await.unwrap().0, 0);
+    assert_eq!(
+        status("http://k/c").await.unwrap_err().code(),
+        Code::NotFound
+    );
+    assert_eq!(status("").await.unwrap_err().code(), Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn queues_and_crawls_are_deleted_and_purged() {
+    let (_stage, mut client) = filled().await;
+    client
+        .put(vec![known(info("q0", "http://q0/done"), 0)])
+        .await;
+    let deleted: Long = client.call("DeleteQueue", params("q0", "")).await.unwrap();
+    assert_eq!(deleted.value, 6);
+    assert_eq!(stats(&mut client, "", "").await[..3], [10, 0, 0]);
+    assert_eq!(stats(&mut client, "", "other").await[..3], [15, 0, 0]);
+    // Nothing is older than a day.
+    let purge = |key: &str, days| PurgeUrlParams {
+        key: key.to_owned(),
+        crawl_id: "other".to_owned(),
+        days,
+    };
+    let purged: Long = client.call("PurgeURLs", purge("", 1)).await.unwrap();
+    assert_eq!(purged.value, 0);
+    let purged: Long = client.call("PurgeURLs", purge("q1", 0)).await.unwrap();
+    assert_eq!(purged.value, 5);
+    client.get(0, 0).await;
+    let crawl = DeleteCrawlMessage {
+        value: "other".to_owned(),
+        local: false,
+    };
+    let deleted: Long = client.call("DeleteCrawl", crawl).await.unwrap();
+    assert_eq!(deleted.value, 10);
+    assert_eq!(stats(&mut client, "", "other").await[..3], [0, 0, 0]);
+    let crawls: StringList = client.call("ListCrawls", Local::default()).await.unwrap();
+    assert_eq!(crawls.values, ["DEFAULT"]);
+    // The crawl can be started again at once.
+    let again = in_crawl("other", "q0", "http://q0/Page-3");
+    assert_eq!(client.put_batch(vec![again]).await, ["OK"]);
+}
+
+#[tokio::test]
+async fn inactive_frontier_delivers_nothing() {
+    let (_stage, mut client) = filled().await;
+    let mut set = async |state| {
+        let active = Active {
+            state,
+            local: false,
+        };
+        client.call::<_, Empty>("SetActive", active).await.unwrap();
+        let active: Boolean = client.call("GetActive", Local::default()).await.unwrap();
+        assert_eq!(active.state, state);
+        client.get(1, 1).await.len()
+    };
+    assert_eq!(set(false).await, 0);
+    assert_eq!(set(true).await, 1);
+    client
+        .call::<_, Empty>("SetLogLevel", LogLevelParams::default())
+        .await
+        .unwrap();
+}
