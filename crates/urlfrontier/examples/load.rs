@@ -1,12 +1,17 @@
 //! Measures a URLFrontier service: `load ADDRESS [URLS]`. Works with any server of this interface, which must be empty.
+//! With the URL of a Redis server instead of the address, serves a frontier of it in this process.
 
 use std::time::{Duration, Instant};
 
+use crawlspace_client::AsyncServer;
 use crawlspace_urlfrontier::codec::Codec;
 use crawlspace_urlfrontier::proto::*;
+use crawlspace_urlfrontier::server::{self, Options};
+use crawlspace_urlfrontier::{Service, Store};
 use futures_util::{Stream, StreamExt};
 use http::uri::PathAndQuery;
 use prost::Message;
+use tokio::net::TcpListener;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Streaming};
 
@@ -112,6 +117,18 @@ async fn get(client: &mut Client, queues: u32, urls: u32) -> Result<usize, Failu
         .await)
 }
 
+/// Serves a frontier, and returns the address.
+async fn serve(redis: &str) -> Result<String, Failure> {
+    let server = AsyncServer::open(redis).await?;
+    let store = Store::open(&server, "{load}:").await?;
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    let service = Service::new(store, address);
+    let stop = std::future::pending();
+    tokio::spawn(server::serve(listener, service, Options::default(), stop));
+    Ok(address.to_string())
+}
+
 fn rate(what: &str, count: usize, took: Duration) {
     println!(
         "{what}: {count} in {took:.2?}, {:.0} per second",
@@ -125,6 +142,11 @@ async fn main() -> Result<(), Failure> {
     let address = args.next().ok_or("usage: load ADDRESS [URLS]")?;
     let urls: usize = args.next().map_or(Ok(500_000), |urls| urls.parse())?;
     let queues = urls / 50;
+    let address = if address.contains("://") {
+        serve(&address).await?
+    } else {
+        address
+    };
     let endpoint = Endpoint::from_shared(format!("http://{address}"))?;
     let mut client = Client(tonic::client::Grpc::new(endpoint.connect().await?));
 

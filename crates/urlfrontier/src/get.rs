@@ -73,7 +73,7 @@ impl Wanted {
     }
 }
 
-/// What is left of a request.
+/// The rest of a request.
 struct Rest {
     store: Arc<Store>,
     figures: Arc<Figures>,

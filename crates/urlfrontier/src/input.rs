@@ -41,13 +41,14 @@ impl Item {
             _ => key,
         };
         let crawl = crawl_of(crawl_id).ok()?;
-        let payload = match metadata.is_empty() {
-            true => Vec::new(),
-            false => UrlInfo {
+        let payload = if metadata.is_empty() {
+            Vec::new()
+        } else {
+            let only = UrlInfo {
                 metadata,
                 ..UrlInfo::default()
-            }
-            .encode_to_vec(),
+            };
+            only.encode_to_vec()
         };
         let fits = key.len() <= MAX_KEY && url.len() <= MAX_URL && payload.len() <= MAX_URL;
         (fits && !url.is_empty()).then_some(Item {
@@ -70,10 +71,10 @@ pub(crate) fn crawl_of(id: String) -> Result<String, Status> {
             id.len()
         )));
     }
-    Ok(match id.trim().is_empty() {
-        true => DEFAULT.to_owned(),
-        false => id,
-    })
+    if id.trim().is_empty() {
+        return Ok(DEFAULT.to_owned());
+    }
+    Ok(id)
 }
 
 /// Checks the key of a queue.

@@ -28,20 +28,19 @@ impl Filter {
     pub(crate) fn of(part: Option<String>, ignore_case: Option<bool>) -> Filter {
         let ignore_case = ignore_case.unwrap_or(false);
         let part = part.unwrap_or_default();
-        Filter {
-            part: match ignore_case {
-                true => part.to_lowercase(),
-                false => part,
-            },
-            ignore_case,
-        }
+        let part = if ignore_case {
+            part.to_lowercase()
+        } else {
+            part
+        };
+        Filter { part, ignore_case }
     }
 
     fn fits(&self, url: &str) -> bool {
-        match self.ignore_case {
-            _ if self.part.is_empty() => true,
-            true => url.to_lowercase().contains(&self.part),
-            false => url.contains(&self.part),
+        if self.ignore_case {
+            url.to_lowercase().contains(&self.part)
+        } else {
+            url.contains(&self.part)
         }
     }
 }

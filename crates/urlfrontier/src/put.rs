@@ -44,11 +44,11 @@ pub(crate) async fn chunk<T: Message>(
     let mut bytes = 0;
     let first = tokio::select! {
         biased;
-        first = stream.next() => first,
         () = stopped.wait() => {
             let end = Some(Some(Status::unavailable("the server is stopping")));
             return Chunk { messages, end };
         }
+        first = stream.next() => first,
     };
     let mut next = Some(first);
     let mut end = None;
@@ -116,15 +116,15 @@ pub(crate) fn most_batches() -> usize {
     MAX_BATCHES
 }
 
-/// How an item of PutURLs gets its status.
+/// The source of the status of an item of PutURLs.
 enum Fate {
-    /// It has one already.
+    /// The item itself.
     Decided(Ack),
-    /// It is the discovered item with this number.
+    /// The outcome of the discovered item with this number.
     Discovered(usize),
-    /// It is the known item with this number.
+    /// The outcome of the known item with this number.
     Known(usize),
-    /// It was discovered after the known item with this number was settled.
+    /// The outcome of an earlier known item with the same URL, by its number.
     After(usize),
 }
 
@@ -158,10 +158,8 @@ impl Store {
                 fates.push(Fate::Decided(Ack::Skipped));
                 continue;
             };
-            let place = match places.is_empty() && at.is_none() {
-                true => None,
-                false => Some((item.crawl.clone(), item.url.clone())),
-            };
+            let named = at.is_some() || !places.is_empty();
+            let place = named.then(|| (item.crawl.clone(), item.url.clone()));
             let earlier = place.as_ref().and_then(|place| places.get(place).copied());
             fates.push(match (at, earlier) {
                 (None, Some(number)) => Fate::After(number),
@@ -377,9 +375,9 @@ impl Store {
                 None => {}
             }
         }
-        let outcomes = places.iter().map(|place| match raced.contains(place) {
-            true => None,
-            false => Some(statuses.get(place).copied().unwrap_or(Ack::Fail)),
+        let outcomes = places.iter().map(|place| {
+            let decided = !raced.contains(place);
+            decided.then(|| statuses.get(place).copied().unwrap_or(Ack::Fail))
         });
         outcomes.collect()
     }
@@ -402,12 +400,13 @@ fn by_crawl<'a>(items: impl Iterator<Item = &'a Item>) -> Vec<(&'a str, Vec<usiz
         let crawl = &item.crawl[..];
         // Most items have the crawl of the previous one.
         let last = groups.last().is_some_and(|(last, _)| *last == crawl);
-        let place = match last {
-            true => groups.len() - 1,
-            false => *places.entry(crawl).or_insert_with(|| {
+        let place = if last {
+            groups.len() - 1
+        } else {
+            *places.entry(crawl).or_insert_with(|| {
                 groups.push((crawl, Vec::new()));
                 groups.len() - 1
-            }),
+            })
         };
         groups[place].1.push(number);
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crawlspace_client::Ask;
 use crawlspace_client::Call;
@@ -30,6 +30,8 @@ use crate::store::{Store, status_of};
 const LISTED: usize = 100;
 /// Maximum number of queues in a listing, which is one message.
 const MAX_LISTED: usize = 10_000;
+/// Time in which the server of the module must answer a health check.
+const HEALTH: Duration = Duration::from_secs(2);
 
 type Reply<T> = Result<Response<T>, Status>;
 type Replies<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -166,7 +168,7 @@ impl UrlFrontier for Service {
         {
             // Unlike CHG.BLOCK, CHG.LIMIT creates a group. The gap is removed again below.
             let gap = |millis| Limits {
-                gap: Some(std::time::Duration::from_millis(millis)),
+                gap: Some(Duration::from_millis(millis)),
                 ..Limits::default()
             };
             frontier.limit(key, &gap(1)).await.map_err(failed)?;
@@ -186,7 +188,7 @@ impl UrlFrontier for Service {
             None => self.store.set_delay(delay).await.map_err(failed)?,
             Some(key) => {
                 let limits = Limits {
-                    delay: Some(Some(std::time::Duration::from_millis(delay))),
+                    delay: Some(Some(Duration::from_millis(delay))),
                     ..Limits::default()
                 };
                 self.store
@@ -277,9 +279,10 @@ impl UrlFrontier for Service {
 
     async fn set_active(&self, request: Request<Active>) -> Reply<Empty> {
         let frontier = &self.store.frontier;
-        let changed = match request.into_inner().state {
-            true => frontier.resume(Held::Everything).await,
-            false => frontier.pause(Held::Everything).await,
+        let changed = if request.into_inner().state {
+            frontier.resume(Held::Everything).await
+        } else {
+            frontier.pause(Held::Everything).await
         };
         changed.map_err(failed)?;
         Ok(Response::new(Empty {}))
@@ -430,9 +433,10 @@ fn known_item((url, key, crawl_id): (String, String, String), due: Option<Millis
 #[tonic::async_trait]
 impl Health for Service {
     async fn check(&self, _: Request<HealthCheckRequest>) -> Reply<HealthCheckResponse> {
-        let status = match self.store.frontier.info().await {
-            Ok(_) => ServingStatus::Serving,
-            Err(_) => ServingStatus::NotServing,
+        let info = tokio::time::timeout(HEALTH, self.store.frontier.info());
+        let status = match info.await {
+            Ok(Ok(_)) => ServingStatus::Serving,
+            _ => ServingStatus::NotServing,
         };
         Ok(Response::new(HealthCheckResponse {
             status: status.into(),

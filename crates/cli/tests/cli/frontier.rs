@@ -1,7 +1,9 @@
 //! Tests `crawlspace chg` against a live server.
 
 use crawlspace_client::frontier::{Frontier, Next, Uri};
-use redis_tests::{Options, Outcome, Server, assert_contains, assert_starts, outcome};
+use redis_tests::{
+    Options, Outcome, Program, Server, assert_contains, assert_starts, int, outcome, until_some,
+};
 use serde_json::Value;
 
 use crate::tool::tool;
@@ -92,5 +94,41 @@ fn missing_module_is_reported() {
     assert_contains(
         &info.errors,
         "the server has not loaded the Crawlspace module",
+    );
+}
+
+#[test]
+fn frontier_is_served_until_the_program_is_terminated() {
+    let server = Options::new().plain().start();
+    let url = server.url();
+    let start = |prefix: &str| {
+        let mut command = std::process::Command::new(crate::tool::TOOL);
+        command.args(["frontier", "serve", "--listen", "127.0.0.1:0"]);
+        command.args(["--redis", &url, "--prefix", prefix]);
+        Program::start(command)
+    };
+    let mut program = start("{f}:");
+    program.address();
+    assert_eq!(server.wire().ok_line("EXISTS {f}:chg_packed"), int(1));
+    let printed = until_some("the address of the metrics", || {
+        let out = program.out();
+        Some(out.lines().nth(1)?.to_owned())
+    });
+    let metrics = printed.strip_prefix("http://").unwrap();
+    let (address, path) = metrics.split_once('/').unwrap();
+    let response = redis_tests::http::get(address.parse().unwrap(), &format!("/{path}"));
+    assert_contains(response.text(), "crawlspace_urlfrontier_streams 0\n");
+    const SIGTERM: i32 = 15;
+    program.signal(SIGTERM);
+    assert_eq!(program.end().status.code(), Some(0));
+
+    // A frontier in plain storage is refused.
+    let frontier = Frontier::open(&url, "{plain}:").unwrap();
+    frontier.add(b"crawl", None, &[(b"a", 0)]).unwrap();
+    let ended = start("{plain}:").end();
+    assert_eq!(ended.status.code(), Some(1));
+    assert_contains(
+        &ended.errors,
+        "the frontier is in plain storage: run CHG.PACK",
     );
 }

@@ -4,6 +4,7 @@ mod calls;
 mod faults;
 mod operators;
 mod peers;
+mod secure;
 mod stage;
 mod streams;
 mod wire;

@@ -105,6 +105,16 @@ impl Client {
         Ok(reply.into_inner())
     }
 
+    /// Sends the health check of gRPC, and returns its status: 1 for serving, 2 for not serving.
+    pub async fn health(&mut self) -> i32 {
+        self.0.ready().await.unwrap();
+        let path = PathAndQuery::from_static("/grpc.health.v1.Health/Check");
+        // The reply has a number in field 1, as the reply of the protocol.
+        let codec = Codec::<Empty, Long>::default();
+        let reply = self.0.unary(Request::new(Empty {}), path, codec).await;
+        reply.unwrap().into_inner().value as i32
+    }
+
     /// Sends a call with a stream of replies.
     pub async fn list<Q, A>(&mut self, name: &str, message: Q) -> Vec<A>
     where

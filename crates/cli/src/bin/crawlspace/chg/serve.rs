@@ -30,7 +30,7 @@ const RETRIES: u32 = 6;
 #[command(after_help = "Examples:
   crawlspace frontier serve --prefix '{web}:'
   crawlspace frontier serve --listen 0.0.0.0:7071 --tls-cert cert.pem --tls-key key.pem --token-file token")]
-pub(super) struct Serve {
+pub(crate) struct Serve {
     #[command(flatten)]
     server: Server,
     /// The address to listen on. Every client that reaches it can change the frontier, unless there is a token.
@@ -58,7 +58,7 @@ pub(super) struct Serve {
 }
 
 impl Serve {
-    pub(super) fn run(&self) -> io::Result<bool> {
+    pub(crate) fn run(&self) -> io::Result<bool> {
         let level: tracing::Level = self.log.parse().map_err(io::Error::other)?;
         tracing_subscriber::fmt()
             .json()
