@@ -22,6 +22,7 @@ from crawlee.storage_clients.models import (
 from crawlspace import Error, NoChg, Stale
 from crawlspace.aio import Frontier
 from crawlspace.commands import Command, chg, data
+from crawlspace.connection import FAILURES
 
 if TYPE_CHECKING:
     from crawlspace.replies import ExecutionInfo, Lease
@@ -358,7 +359,12 @@ class CrawlspaceRequestQueueClient(RequestQueueClient):
             now = time.monotonic()
             old = [held for held in self._leases() if now - held.renewed > lease / 4000]
             commands = [chg.extend(self._frontier.prefix, held.chg, held.token, lease) for held in old]
-            for held, reply in zip(old, await self._frontier.send(commands)):
+            try:
+                replies = await self._frontier.send(commands)
+            except FAILURES as error:
+                LOG.warning("leases cannot be extended: %s", error)
+                continue
+            for held, reply in zip(old, replies):
                 if isinstance(reply, (Stale, NoChg)):
                     # The end of the request may have overtaken the extension.
                     held.is_valid = False
