@@ -11,6 +11,7 @@ import sys
 from datetime import timedelta
 
 from crawlee import ConcurrencySettings
+from crawlee.configuration import Configuration
 from crawlee.crawlers import HttpCrawler, HttpCrawlingContext
 from crawlee.storage_clients import MemoryStorageClient
 from crawlee_crawlspace import CrawlspaceStorageClient
@@ -26,7 +27,12 @@ async def main(url: str, prefix: str, pause: int, lease: int, start: str) -> Non
     )
     async with storage:
         crawler = HttpCrawler(
-            storage_client=storage, concurrency_settings=ConcurrencySettings(desired_concurrency=5, max_concurrency=10)
+            # Crawlee 1.0 starts nothing while other programs keep the machine busy.
+            configuration=Configuration(
+                max_used_cpu_ratio=1, max_used_memory_ratio=1, max_event_loop_delay=timedelta(minutes=1)
+            ),
+            storage_client=storage,
+            concurrency_settings=ConcurrencySettings(desired_concurrency=5, max_concurrency=10),
         )
 
         @crawler.router.default_handler

@@ -1,11 +1,9 @@
 """Crawls a local site with several processes, one of which is killed."""
 
-import http.server
 import os
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import unittest
 from collections import defaultdict
@@ -13,6 +11,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
 import redis
+from site_server import Site
 
 PORT = int(os.environ["PORT"])
 PREFIX = "{crawl}:"
@@ -21,65 +20,15 @@ PROCESSES, HOSTS, PAGES, KILLS = (8, 100, 20, 4) if IS_FULL else (2, 8, 6, 1)
 PAUSE, LEASE = 100, 2_000
 #: Requests that a crawler has in progress at most.
 CONCURRENCY = 10
-#: Seconds for which a page takes to be served, and for which the test waits for the crawl.
-PAGE, PATIENCE = 0.02, 600 if IS_FULL else 120
-
-
-class Site:
-    """Hosts at 127.0.0.1, 127.0.0.2, …, whose pages link to each other. Host 3 refuses its first request."""
-
-    def __init__(self) -> None:
-        #: Host, path, and times of the begin and the end of each request.
-        self.requests: List[Tuple[int, str, float, float]] = []
-        site = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self) -> None:
-                begun = time.monotonic()
-                host = int(self.headers["Host"].split(":")[0].split(".")[-1])
-                is_refused = host == 3 and not any(row[0] == host for row in site.requests)
-                body = "" if is_refused else site.body(host, int(self.path[1:]))
-                time.sleep(PAGE)
-                site.requests.append((host, "refused" if is_refused else self.path, begun, time.monotonic()))
-                self.send_response(429 if is_refused else 200)
-                self.send_header("Content-Type", "text/html")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body.encode())
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        class Server(http.server.ThreadingHTTPServer):
-            daemon_threads = True
-            request_queue_size = 256
-
-        self._server = Server(("", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self._thread.start()
-
-    def url(self, host: int, number: int) -> str:
-        return f"http://127.0.0.{host}:{self._server.server_address[1]}/{number}"
-
-    def body(self, host: int, number: int) -> str:
-        links = [self.url(host, link) for link in (2 * number + 1, 2 * number + 2) if link < PAGES]
-        if number == 0:
-            links += [self.url(link, 0) for link in (2 * host, 2 * host + 1, 1) if link <= HOSTS]
-        return "".join(f'<a href="{link}">x</a>' for link in links)
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+#: Seconds for which the test waits for the crawl.
+PATIENCE = 600 if IS_FULL else 120
 
 
 class CrawlTest(unittest.TestCase):
     def setUp(self) -> None:
         self.server = redis.Redis(port=PORT)
         self.server.flushall()
-        self.site = Site()
+        self.site = Site(HOSTS, PAGES, refusing=3)
         self.crawlers: List[subprocess.Popen[bytes]] = []
         self.logs = tempfile.TemporaryDirectory()
 

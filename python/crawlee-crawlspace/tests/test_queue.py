@@ -177,7 +177,7 @@ class QueueTest(unittest.IsolatedAsyncioTestCase):
     async def test_memory_of_a_handled_request(self) -> None:
         client = await self.client()
         # The first requests of a space also pay for its tables.
-        sizes, limit = ((20_000, 40_000), 25) if IS_FULL else ((0, 1_000), 100)
+        sizes, limit = ((10_000, 20_000), 25) if IS_FULL else ((0, 1_000), 100)
         used, done = [], 0
         for size in sizes:
             while done < size:

@@ -7,6 +7,7 @@ mod harness;
 mod javascript;
 mod loading;
 mod other_modules;
+mod peers;
 mod python;
 mod reshard;
 mod versions;

@@ -352,7 +352,7 @@ class CrawlspaceRequestQueueClient(RequestQueueClient):
         return (one for ones in self._held.values() for one in ones if one.is_valid)
 
     async def _keep(self) -> None:
-        """Extends the leases of the requests in progress at half of their time."""
+        """Extends the leases of the requests in progress before half of their time is over."""
         lease = self._settings.lease
         while self._held:
             await asyncio.sleep(lease / 4000)

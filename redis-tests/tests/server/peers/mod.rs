@@ -1,0 +1,3 @@
+//! Third-party programs with the connectors of this repository, at full size in `make test-peers`.
+
+mod crawlee;
