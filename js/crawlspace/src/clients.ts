@@ -174,6 +174,7 @@ const asBytes = {
 class NodeRedis implements Port {
   readonly losesNames = false;
   private readonly cluster: boolean;
+  private ended = false;
 
   constructor(
     private readonly client: NodeRedisParts,
@@ -202,8 +203,16 @@ class NodeRedis implements Port {
     }
     const copy = client.duplicate(overrides);
     copy.on("error", noop); // each command reports its own error
-    await copy.connect();
-    return new NodeRedis(copy, { ...asBytes, timeout: undefined });
+    const port = new NodeRedis(copy, { ...asBytes, timeout: undefined });
+    // node-redis may connect again after its first attempt has failed, and after it was closed meanwhile.
+    copy.on("ready", () => port.ended && port.close());
+    try {
+      await copy.connect();
+    } catch (error) {
+      port.close();
+      throw error;
+    }
+    return port;
   }
 
   closed(): boolean {
@@ -216,6 +225,7 @@ class NodeRedis implements Port {
 
   close(): void {
     const { client } = this;
+    this.ended = true;
     // Version 4 has `disconnect`, later ones `destroy`; either fails if the connection is closed already.
     try {
       if (client.destroy) client.destroy();
