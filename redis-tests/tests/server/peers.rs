@@ -1,0 +1,3 @@
+//! Crawlers of other projects that use Crawlspace through a package of this repository.
+
+mod scrapy;
