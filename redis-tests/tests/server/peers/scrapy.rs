@@ -9,7 +9,10 @@ use redis_tests::packages::{self, left_out, run};
 
 /// The versions of Scrapy that the package supports: the oldest and the newest one.
 const OLDEST: (&str, &[&str]) = ("scrapy-oldest", &["scrapy==2.14.0", "redis==5.0.0"]);
-const NEWEST: (&str, &[&str]) = ("scrapy-newest", &["scrapy", "redis", "hiredis", "scrapy-redis", "mypy"]);
+const NEWEST: (&str, &[&str]) = (
+    "scrapy-newest",
+    &["scrapy", "redis", "hiredis", "scrapy-redis", "mypy"],
+);
 
 fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../python")
@@ -67,7 +70,10 @@ crawls! {
 
 #[test]
 fn the_oldest_scrapy_crawls_as_well() {
-    check(OLDEST, "test_crawl.Crawls.test_spiders_of_all_kinds_are_polite_and_end");
+    check(
+        OLDEST,
+        "test_crawl.Crawls.test_spiders_of_all_kinds_are_polite_and_end",
+    );
     check(OLDEST, "test_requests");
 }
 
