@@ -34,7 +34,7 @@ LOG = logging.getLogger(__name__)
 GATHER = 0.005
 #: Milliseconds for which a process waits for a lease in the server.
 BLOCK = 500
-#: Seconds after which a lease is given back if the engine takes no requests.
+#: Seconds after which leases are given back if the engine takes none of them.
 WAITING = 0.5
 #: Part of the lifetime of a lease in which a fetch may begin.
 SAFE = 0.9
@@ -93,6 +93,8 @@ class Crawl:
         self._opened = monotonic()
         self._ready: Deque[Request] = deque()
         self._ready_since = 0.0
+        #: Leases that are taken ahead, so that pages without pauses follow one another. A slow crawl takes none.
+        self._ahead = 0 if self.settings.delay or self.settings.delays else self.engine.capacity // 2
         self._announced: Optional[Request] = None
         self._held: Dict[Request, Held] = {}
         self._visits: Visits
@@ -184,13 +186,19 @@ class Crawl:
         """Returns a leased request."""
         self._sweep()
         request = self._first_ready()
-        if not self._wanted.is_set() and self.engine.free() - len(self._ready) > (request is not None):
+        if not self._wanted.is_set() and self._room() > (request is not None):
             self._wanted.set()
         return request
+
+    def _room(self) -> int:
+        """Returns the number of leases to take."""
+        room = self.engine.free(self._ahead) - len(self._ready)
+        return 0 if self._ready and room <= self._ahead // 2 else room
 
     def _first_ready(self) -> Optional[Request]:
         while self._ready:
             request = self._ready.popleft()
+            self._ready_since = monotonic()
             if self.is_held(self._held[request]):
                 return request
             self._returns.append(self._held.pop(request))
@@ -241,8 +249,8 @@ class Crawl:
         """Takes leases as long as the downloader has room."""
         settings, frontier = self.settings, self._frontier
         while not self._is_closing:
-            free = self.engine.free() - len(self._ready) if self.engine.is_running else 0
-            if free <= 0:
+            room = self._room() if self.engine.is_running else 0
+            if room <= 0:
                 self._wanted.clear()
                 try:
                     await asyncio.wait_for(self._wanted.wait(), TICK)
@@ -252,7 +260,7 @@ class Crawl:
             asked = monotonic()
             try:
                 leases = await frontier.next(
-                    count=min(free, 1000), block=BLOCK, lease=settings.lease, execution=self._execution
+                    count=min(room, 1000), block=BLOCK, lease=settings.lease, execution=self._execution
                 )
                 if leases:
                     self._deliver(leases, asked)
@@ -328,9 +336,9 @@ class Crawl:
             await asyncio.sleep(TICK)
             self._sweep()
             now = monotonic()
-            if self._ready and self.engine.is_full():
-                if not self.engine.is_running or now - self._ready_since > WAITING:
-                    self._give_back(self._ready)
+            if self._ready and (not self.engine.is_running or now - self._ready_since > WAITING):
+                self._ahead = 0
+                self._give_back(self._ready)
             if not self.engine.is_running:
                 self._visits.cancel()
             all_held = [*self._held.values(), *self._visiting.values(), *self._endings]

@@ -27,13 +27,12 @@ class Engine:
         """False after an interrupt."""
         return bool(self._engine.running)
 
-    def is_full(self) -> bool:
-        """Returns True if the engine takes no requests now: it is busy, paused or closing."""
-        return bool(self._engine.paused or self._engine.needs_backout())
-
-    def free(self) -> int:
-        """Returns how many requests the downloader takes now."""
-        return 0 if self.is_full() else self.capacity - len(self._engine.downloader.active)
+    def free(self, ahead: int) -> int:
+        """Returns how many requests the downloader takes now or, if it is full, after ``ahead`` others have ended."""
+        active = len(self._engine.downloader.active)
+        # It also backs out if it is closing, or if responses wait for their callbacks.
+        is_closed = self._engine.paused or (self._engine.needs_backout() and active < self.capacity)
+        return 0 if is_closed else self.capacity + ahead - active
 
     def unfinished(self) -> Set[Request]:
         """Returns the requests that are downloaded, or whose callbacks and items are processed."""
