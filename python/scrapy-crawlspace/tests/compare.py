@@ -46,9 +46,10 @@ def crawl(pages: int, processes: int, theirs: bool) -> Dict[str, float]:
     times = sorted(visit.ended for visit in site.log)[pages // 10 : -pages // 10]
     site.close()
     server.close()
+    served = sum(busy[name] - idle[name] for name in ("used_cpu_user", "used_cpu_sys"))
     return {
         "CPU of crawlers, ms a page": 1000 * sum(end["cpu"] for end in ends) / pages,
-        "CPU of the server, us a page": 1e6 * sum(busy[name] - idle[name] for name in ("used_cpu_user", "used_cpu_sys")) / pages,
+        "CPU of the server, us a page": 1e6 * served / pages,
         "pages a second": len(times) / (times[-1] - times[0]),
         "visits": len(site.log),
     }

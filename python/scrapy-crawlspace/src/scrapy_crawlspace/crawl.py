@@ -55,7 +55,9 @@ _CRAWLS: "WeakKeyDictionary[Crawler, Crawl]" = WeakKeyDictionary()
 class Held:
     """A leased request, until it is done or given back."""
 
-    __slots__ = ("group", "token", "extended", "is_freed", "release", "last_link", "begun", "pause_at", "is_visited", "is_lost")
+    __slots__ = (
+        "group", "token", "extended", "is_freed", "release", "last_link", "begun", "pause_at", "is_visited", "is_lost"
+    )  # fmt: skip
 
     def __init__(self, lease: Lease, group: str, now: float) -> None:
         self.group = group

@@ -179,7 +179,10 @@ class Codec:
 
 
 def _plain(value: Any) -> Any:
-    """Returns a value of JSON. Bytes, tuples, sets and dicts with other keys than text become objects like ``{"$bytes": …}``."""
+    """Returns a value of JSON.
+
+    Bytes, tuples, sets and dicts with other keys than text become objects like ``{"$bytes": …}``.
+    """
     kind = type(value)
     if value is None or kind in (str, int, float, bool):
         return value
