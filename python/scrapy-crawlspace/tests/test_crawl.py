@@ -150,7 +150,7 @@ class Crawls(unittest.TestCase):
         took = time.monotonic() - interrupted
         end = crawler.end()
         self.assertEqual(end["finish_reason"], "shutdown")
-        self.assertLess(took, 1)
+        self.assertLess(took, 1 if FULL else 5)  # Other tests run at the same time.
         self.assertEqual(frontier.count("links").leased, 0)
         self.assertGreater(frontier.count("links").queued, 0)
         self.assertEqual(self.crawler(arguments=arguments, DOWNLOAD_DELAY=0.1).end()["finish_reason"], "finished")

@@ -33,7 +33,7 @@ LOG = logging.getLogger(__name__)
 #: Seconds for which messages gather before they are sent.
 GATHER = 0.005
 #: Milliseconds for which a process waits for a lease in the server.
-BLOCK = 500
+BLOCK = 250
 #: Seconds after which leases are given back if the engine takes none of them.
 WAITING = 0.5
 #: Part of the lifetime of a lease in which a fetch may begin.
@@ -266,6 +266,8 @@ class Crawl:
                 )
                 if leases:
                     self._deliver(leases, asked)
+                    if not self.engine.is_running:
+                        self._give_back(self._ready)
                 elif not self._is_closing:
                     await self._look_whether_over()
             except (Error, *FAILURES) as error:

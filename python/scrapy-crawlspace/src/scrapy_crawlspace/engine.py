@@ -42,7 +42,7 @@ class Engine:
 
     def announce(self, request: Request) -> None:
         """Makes the engine ask the scheduler for requests, by giving it one."""
-        if self._engine.spider is not None:
+        if self._engine.running and self._engine.spider is not None:
             self._engine.crawl(request)
 
     def free_slot(self, request: Request) -> None:
