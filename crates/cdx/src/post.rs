@@ -22,6 +22,8 @@ mod tests;
 use escape::{push_base64, push_plus};
 use json::Manner;
 
+/// Maximum size of a body that becomes part of the look-up URL, in bytes. A longer body counts as an empty one.
+pub const MAX_BODY: usize = 4 << 20;
 /// Maximum length of the text derived from a body, in characters.
 pub(crate) const MAX_APPENDIX: usize = 4096;
 
@@ -76,9 +78,23 @@ pub fn lookup_url_of_indexer(
     content_type: Option<&str>,
     body: &[u8],
 ) -> String {
+    append(
+        url,
+        &method.to_ascii_uppercase(),
+        &indexed_body(content_type, body),
+    )
+}
+
+/// Returns the field `requestBody` of a request as cdxj-indexer 1.5.0 and wacz 0.6.0 write it.
+///
+/// ```
+/// use crawlspace_cdx::post::indexed_body;
+/// assert_eq!(indexed_body(Some("application/json"), br#"{"b": [1, null]}"#), "b=1&b.2_=None");
+/// ```
+pub fn indexed_body(content_type: Option<&str>, body: &[u8]) -> String {
     let mut appendix = appendix(content_type.unwrap_or_default(), body, CDXJ_INDEXER);
     cut(&mut appendix, MAX_APPENDIX);
-    append(url, &method.to_ascii_uppercase(), &appendix)
+    appendix
 }
 
 /// Returns the look-up URL of a request whose body is already in the form of the CDXJ field `requestBody`.

@@ -3,11 +3,12 @@
 //! * [`sorted`] searches sorted CDX and CDXJ files; [`zipnum`] reads and writes clusters of compressed blocks.
 //! * [`Listings`] caches which files a source has. [`Files`] finds the start of a query's [`Span`] in each file, and
 //!   merges the lines that the cursors return. [`Lookup`] searches an index of jobs.
-//! * [`sort`] sorts files that are larger than memory; [`lines`] reads and counts their lines.
+//! * [`cdxj`] indexes WARC files. [`sort`] sorts files that are larger than memory; [`lines`] reads and counts their lines.
 //! * [`spelling`] computes urlkeys as the programs that write indexes spell them.
 //! * [`row`], [`timestamp`] and [`capture`] parse a line of an index, its time, and its role in a dedupe index.
 
 pub mod capture;
+pub mod cdxj;
 mod error;
 mod index;
 pub mod lines;

@@ -26,6 +26,7 @@ pub use location::Location;
 pub use manifest::{Manifest, ManifestEntry};
 pub use options::Options;
 pub use reader::{Member, Wacz};
+pub use replacement::Replacement;
 pub use writer::{Index, Page, Writer};
 
 /// Compiles and runs the example of the README.

@@ -12,7 +12,7 @@ const USUAL: u32 = 0o666;
 
 /// A temporary file in the folder of the file that it will replace. It is removed when dropped before the commit.
 #[derive(Debug)]
-pub(super) struct Replacement {
+pub struct Replacement {
     file: NamedTempFile,
     path: PathBuf,
 }
@@ -20,14 +20,17 @@ pub(super) struct Replacement {
 impl Replacement {
     /// Creates the replacement of a path. It gets the permissions of an existing file; if the path is a symbolic link,
     /// its target is replaced.
-    pub(super) fn of(path: &Path) -> io::Result<Replacement> {
+    ///
+    /// # Errors
+    /// Fails if the folder is not writable.
+    pub fn of(path: &Path) -> io::Result<Replacement> {
         let (path, old) = match fs::canonicalize(path) {
             Ok(path) => (path.clone(), Some(fs::metadata(&path)?)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => (path.to_owned(), None),
             Err(error) => return Err(error),
         };
         let file = Builder::new()
-            .prefix(".wacz-")
+            .prefix(".crawlspace-")
             .permissions(Permissions::from_mode(USUAL))
             .tempfile_in(folder(&path))?;
         if let Some(old) = old {
@@ -40,7 +43,10 @@ impl Replacement {
     }
 
     /// Returns a writer to the temporary file.
-    pub(super) fn writer(&self) -> io::Result<BufWriter<File>> {
+    ///
+    /// # Errors
+    /// Fails if there are too many open files.
+    pub fn writer(&self) -> io::Result<BufWriter<File>> {
         Ok(BufWriter::with_capacity(
             256 * 1024,
             self.file.as_file().try_clone()?,
@@ -52,8 +58,11 @@ impl Replacement {
         self.file.path()
     }
 
-    /// Syncs the file to the disk, and moves it to its final path.
-    pub(super) fn commit(self) -> io::Result<()> {
+    /// Syncs the file to the disk, and moves it to its final path. Flush the writer first.
+    ///
+    /// # Errors
+    /// Fails if the disk is full or the folder is not writable; then, an existing file is kept.
+    pub fn commit(self) -> io::Result<()> {
         self.file.as_file().sync_all()?;
         self.file.persist(&self.path).map_err(|error| error.error)?;
         // Sync the folder, so that the new name survives a power failure.

@@ -15,6 +15,9 @@ pub struct Extent {
     pub offset: u64,
     /// Size of the record in the file in bytes; if compressed, the size of its gzip member.
     pub size: u64,
+    /// Number of bytes at the end of an uncompressed record that close it, usually an empty line and the line end
+    /// before it. 0 if the record is compressed.
+    pub closing: u64,
     /// Compression of the record.
     pub compression: Compression,
     /// Deviations of the record from the standard.
@@ -179,11 +182,17 @@ impl<R: Read> Reader<R> {
         } else {
             Compression::None
         };
+        let end_of_block = self.input.position();
         self.end().map_err(|problem| self.error(problem))?;
         self.in_record = false;
+        let end = self.input.position();
         Ok(Extent {
             offset: self.offset,
-            size: self.input.position() - self.offset,
+            size: end - self.offset,
+            closing: match compression {
+                Compression::None => end - end_of_block,
+                Compression::PerRecord => 0,
+            },
             compression,
             deviations: self.parser.deviations(),
         })

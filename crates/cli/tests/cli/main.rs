@@ -1,5 +1,6 @@
 //! Tests the tool `crawlspace` as its users run it, and the documentation against the repository.
 
+mod cdxj;
 mod deviations;
 mod documents;
 mod frontier;

@@ -42,6 +42,7 @@ const CHECK_INTERVAL: u64 = 8192;
 /// ```
 pub struct Sorter {
     memory: usize,
+    threads: usize,
     folder: PathBuf,
     work: Work,
     gathered: Gathered,
@@ -56,12 +57,19 @@ impl Sorter {
     pub fn new(memory: usize, folder: &Path, work: &Work) -> Sorter {
         Sorter {
             memory,
+            threads: 2,
             folder: folder.to_owned(),
             work: work.clone(),
             gathered: Gathered::default(),
             runs: Vec::new(),
             lines: 0,
         }
+    }
+
+    /// Sets the number of threads that sort: 1, or 2, which is the default.
+    pub fn with_threads(mut self, threads: usize) -> Sorter {
+        self.threads = threads;
+        self
     }
 
     /// Adds a line that is sorted by all of its bytes. It must not contain a line feed or be longer than 4 GiB.
@@ -100,7 +108,7 @@ impl Sorter {
     /// Fails if a file cannot be written or read, or if the work was cancelled.
     pub fn finish(mut self) -> Result<Sorted, Error> {
         self.work.check()?;
-        self.gathered.sort();
+        self.gathered.sort(self.threads);
         let mut runs: Vec<Run> = std::mem::take(&mut self.runs)
             .into_iter()
             .flatten()
@@ -121,7 +129,7 @@ impl Sorter {
 
     fn spill(&mut self) -> Result<(), Error> {
         self.work.check()?;
-        self.gathered.sort();
+        self.gathered.sort(self.threads);
         let mut gathered = std::mem::take(&mut self.gathered);
         let mut run = run::Writer::create(&self.folder)?;
         for i in 0..gathered.len() {

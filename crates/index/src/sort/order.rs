@@ -85,11 +85,11 @@ impl Gathered {
         }
     }
 
-    /// Sorts the lines, using a second thread if there are many.
-    pub(crate) fn sort(&mut self) {
+    /// Sorts the lines, with a second thread if there are many and `threads` allows it.
+    pub(crate) fn sort(&mut self, threads: usize) {
         let lines = LineBuffer(&self.bytes);
         let entries = &mut self.entries[..];
-        if entries.len() < TWO_THREADS_FROM {
+        if threads < 2 || entries.len() < TWO_THREADS_FROM {
             return lines.sort(entries, 0, Part::Key);
         }
         let middle = lines.part(entries);

@@ -14,8 +14,6 @@ use crate::failure::Failure;
 use crate::memory::Reservation;
 use crate::query::{BadQuery, Query};
 
-/// Maximum size of a body that becomes part of the lookup, in bytes. Longer bodies are ignored.
-const MAX_BODY: u64 = 4 << 20;
 /// Number of copies of a body in memory during a lookup: the body, the URL made from it, its parts and the urlkey.
 const COPIES: usize = 4;
 
@@ -31,7 +29,7 @@ impl ClientRequest {
         }
         let mut kept = Reservation::default();
         let body = match &self.body {
-            Some(spooled) if spooled.length() <= MAX_BODY => {
+            Some(spooled) if spooled.length() <= post::MAX_BODY as u64 => {
                 let length = usize::try_from(spooled.length()).unwrap_or(usize::MAX);
                 kept.bytes(length.saturating_mul(COPIES))?;
                 all(spooled).await

@@ -100,6 +100,7 @@ fn every_record_is_returned_with_header_and_position() {
                 Extent {
                     offset,
                     size,
+                    closing: extent.closing,
                     compression,
                     deviations: Deviations::default(),
                 }

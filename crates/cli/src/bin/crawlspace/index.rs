@@ -6,7 +6,6 @@ mod jobs;
 mod list;
 mod load;
 mod lookup;
-mod progress;
 mod verify;
 
 use std::io;

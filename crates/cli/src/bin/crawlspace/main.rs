@@ -12,6 +12,7 @@ macro_rules! run_one {
 }
 
 mod bar;
+mod cdxj;
 mod chg;
 mod columns;
 mod config;
@@ -23,6 +24,7 @@ mod indexer;
 mod observe;
 mod open_files;
 mod outage;
+mod progress;
 mod serve;
 mod shell;
 mod size;
@@ -119,6 +121,7 @@ enum Subject {
   crawlspace index gc --cache-dir cache --max-size 100GB"
     )]
     Index(index::Index),
+    Cdxj(cdxj::Cdxj),
     Serve(serve::Serve),
     Exporter(exporter::Exporter),
     Top(top::Top),
@@ -224,7 +227,7 @@ impl Asking {
 
 fn main() -> ExitCode {
     let outcome = run_one!(CommandLine::parse().subject, Subject:
-            Dedupe Indexer Chg Tags Wacz Index Serve Exporter Top Config Completions Man);
+            Dedupe Indexer Chg Tags Wacz Index Cdxj Serve Exporter Top Config Completions Man);
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

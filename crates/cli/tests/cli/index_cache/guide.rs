@@ -11,7 +11,7 @@ use redis_tests::{Program, Server};
 use crate::tool::{script, tool};
 
 /// Returns the fenced blocks, each with its language and lines.
-fn blocks(page: &str) -> Vec<(String, Vec<String>)> {
+pub fn blocks(page: &str) -> Vec<(String, Vec<String>)> {
     let mut blocks = Vec::new();
     let mut inside: Option<(String, Vec<String>)> = None;
     for line in page.lines() {
@@ -32,14 +32,35 @@ fn blocks(page: &str) -> Vec<(String, Vec<String>)> {
 }
 
 /// A folder in which the examples run one after the other.
-struct Reader {
-    folder: tempfile::TempDir,
+pub struct Reader {
+    pub folder: tempfile::TempDir,
     redis: Server,
-    server: Option<(Program, String)>,
+    pub server: Option<(Program, String)>,
     differences: Vec<String>,
 }
 
 impl Reader {
+    pub fn new() -> Reader {
+        Reader {
+            folder: tempfile::tempdir().unwrap(),
+            redis: Server::start(),
+            server: None,
+            differences: Vec::new(),
+        }
+    }
+
+    /// Runs all blocks, and compares what they print.
+    pub fn run_all(&mut self, blocks: &[(String, Vec<String>)]) {
+        for (language, lines) in blocks {
+            self.run(language, lines);
+        }
+        assert!(
+            self.differences.is_empty(),
+            "{}",
+            self.differences.join("\n\n")
+        );
+    }
+
     fn shell(&self, text: &str) -> Command {
         script(text, self.folder.path())
     }
@@ -116,18 +137,5 @@ fn guide_examples_print_what_the_guide_shows() {
             "{language}"
         );
     }
-    let mut reader = Reader {
-        folder: tempfile::tempdir().unwrap(),
-        redis: Server::start(),
-        server: None,
-        differences: Vec::new(),
-    };
-    for (language, lines) in &blocks {
-        reader.run(language, lines);
-    }
-    assert!(
-        reader.differences.is_empty(),
-        "{}",
-        reader.differences.join("\n\n")
-    );
+    Reader::new().run_all(&blocks);
 }

@@ -2,7 +2,7 @@
 
 mod copy;
 mod get;
-mod guide;
+pub mod guide;
 mod into;
 mod lookup;
 mod operations;

@@ -303,7 +303,11 @@ fn kill_during_a_write_leaves_the_old_or_the_new_file() {
         }
         for beside in fs::read_dir(folder.path()).unwrap() {
             let beside = beside.unwrap();
-            if beside.file_name().to_string_lossy().starts_with(".wacz-") {
+            if beside
+                .file_name()
+                .to_string_lossy()
+                .starts_with(".crawlspace-")
+            {
                 fs::remove_file(beside.path()).unwrap();
             }
         }

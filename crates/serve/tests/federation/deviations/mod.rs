@@ -2,7 +2,7 @@
 //! Records proven to be intact are served, and others are never served completely.
 
 #[allow(dead_code)] // the tests of the tool use the rest of the module
-mod cases;
+pub mod cases;
 pub mod parts;
 
 use std::io::Read as _;

@@ -14,7 +14,7 @@ use crate::makers::requests::requests;
 use crate::resource::record;
 use crate::serving::Stage;
 
-const PYTHON: [&str; 3] = ["wacz==0.6.0", "cdxj-indexer==1.5.0", "setuptools<81"];
+pub const PYTHON: [&str; 3] = ["wacz==0.6.0", "cdxj-indexer==1.5.0", "setuptools<81"];
 const NODE: [&str; 2] = ["warcio@2.4.11", "@harvard-lil/js-wacz@0.1.6"];
 
 /// Writes a WARC file with captures of unusual URLs, of many other URLs if the test has full size, and of responses to

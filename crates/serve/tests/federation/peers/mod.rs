@@ -5,6 +5,7 @@
 
 mod access;
 mod cdx_clients;
+mod cdxj;
 mod crawls;
 mod makers;
 mod site;

@@ -11,8 +11,8 @@ use crawlspace_jobs::{DEFAULT_GRACE, Limits};
 use serde::Serialize;
 
 use super::CacheDir;
-use super::progress::watched;
 use crate::columns::Columns;
+use crate::progress::watched;
 use crate::size::size;
 use crate::table::{Table, bytes, count, print_json};
 use crate::terminal::complain;

@@ -14,9 +14,9 @@ use crawlspace_jobs::{
 use serde::Serialize;
 
 use super::load::{Into, Outcomes, Source};
-use super::progress::watched;
 use super::{CacheDir, jobs, kind};
 use crate::open_files;
+use crate::progress::watched;
 use crate::size::size;
 use crate::table::{Table, bytes, count, many, print_json};
 use crate::terminal::{Bytes, complain};

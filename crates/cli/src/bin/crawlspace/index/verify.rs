@@ -9,7 +9,7 @@ use crawlspace_jobs::operations::{self, Damage, Verified};
 use serde::Serialize;
 
 use super::CacheDir;
-use super::progress::watched;
+use crate::progress::watched;
 use crate::table::{Table, bytes, count, print_json};
 use crate::terminal::complain;
 

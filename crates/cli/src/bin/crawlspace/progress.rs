@@ -19,7 +19,7 @@ const UNKNOWN: &str = "{msg}  {spinner} {pos}  {elapsed}";
 
 /// Runs long work, which Ctrl-C and SIGTERM cancel, and shows a progress bar if standard error is a
 /// terminal.
-pub(super) fn watched<T>(long: impl FnOnce(&Work) -> T) -> io::Result<T> {
+pub(crate) fn watched<T>(long: impl FnOnce(&Work) -> T) -> io::Result<T> {
     let stop = stop::on_signal(1)?;
     let work = Work::default();
     let bar = io::stderr().is_terminal().then(|| ProgressBar::new(0));
