@@ -17,6 +17,7 @@ use super::packages::Packages;
 use super::sources::{self, DedupeSource, Identity};
 use crate::query::{BadQuery, PAGE_OF_BLOCKS, Query, Selection};
 use crate::source::Lookup;
+use crate::writable::Writable;
 use crawlspace_fetch::Net;
 use crawlspace_index::row::{self, Row};
 use crawlspace_index::sorted::Order;
@@ -37,6 +38,8 @@ pub struct Collection {
     fuzzy: bool,
     /// Dedupe index that locates the originals of revisits, in addition to the collection's sources.
     pub(crate) originals: Option<DedupeSource>,
+    /// The sorted set to which clients may add rows.
+    pub(crate) writable: Option<Writable>,
 }
 
 /// A step of a collection.
@@ -73,6 +76,11 @@ impl Collection {
             gate: Gate::new(access, config.rules.clone(), config.lends_hidden),
             fuzzy: config.fuzzy,
             originals: config.dedupe.as_deref().map(originals),
+            writable: config
+                .writable
+                .as_ref()
+                .map(|writable| Writable::open(writable, &config.name))
+                .transpose()?,
         })
     }
 

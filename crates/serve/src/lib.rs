@@ -58,6 +58,7 @@ mod shown;
 pub mod source;
 pub mod sources;
 mod words;
+mod writable;
 
 use std::collections::HashMap;
 use std::sync::Arc;

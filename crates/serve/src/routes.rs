@@ -15,7 +15,7 @@ use crate::figures::Api;
 use crate::server::body::Body;
 use crate::server::reply::message;
 use crate::server::target::{RequestTarget, only_read};
-use crate::server::{indexes, listing, page, records};
+use crate::server::{append, indexes, listing, page, records};
 
 /// Answers a request to the public address.
 pub(crate) async fn answer(
@@ -61,6 +61,10 @@ pub(crate) async fn answer(
         (("api", path), ..) if records::is_path(path) => {
             // Boxed to keep the response type small.
             let answer = records::answer(&asked, request, path).boxed();
+            (Api::Other, answer.await)
+        }
+        _ if append::is_asked(&request, rest) => {
+            let answer = append::answer(&asked, request, rest == "delete").boxed();
             (Api::Other, answer.await)
         }
         (("", ""), ..) if outback::is_asked(&request) => {

@@ -30,7 +30,7 @@ fn warc(path: &Path, captures: u64, rng: &mut Rng) {
             ("WARC-Target-URI", uri.as_bytes()),
             ("WARC-Date", date.as_bytes()),
         ];
-        if number % 2 == 0 {
+        if number.is_multiple_of(2) {
             fields.push(("WARC-Payload-Digest", digest.as_bytes()));
         }
         let block = format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\npage {number}");
@@ -281,6 +281,6 @@ fn guide_leads_from_warc_files_to_pywb() {
             &format!("/web/{time}id_/http://example.com/{path}"),
         );
         assert_eq!(replay.status, 200, "{}", replay.text());
-        assert_contains(&replay.text(), text);
+        assert_contains(replay.text(), text);
     }
 }

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use super::errors::Position;
 use super::fields::Fields;
-use super::location::{one_of, prefixed, redis};
+use super::location::{database, one_of, path, prefixed, redis};
 use super::rules::ACCESS;
+use super::source::ParsedSource;
 use super::yaml::{Node, Pair, Value};
-use super::{Collection, Loader, Reader, Source, SourceKind, Step};
+use super::{Collection, Loader, Reader, Source, SourceKind, Step, Writable};
 use crate::words::words;
+use crate::writable;
 
 /// Default timeout of the first row of a source.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
@@ -64,6 +66,7 @@ impl Reader<'_> {
                     "hidden_originals",
                     "fuzzy",
                     "dedupe",
+                    "writable",
                 ][..],
                 &ACCESS,
             ]
@@ -82,9 +85,16 @@ impl Reader<'_> {
             Some(node) => Some(self.text(node, "access_point")?),
             None => None,
         };
-        let (steps, is_sequence) = match self.one_index(&fields, true)?.key.as_ref() {
-            "sequence" => (self.sequence(name, &fields)?, true),
-            _ => (vec![self.step_of(name, &fields, TIMEOUT)?], false),
+        let writable = match fields.entry("writable") {
+            Some(entry) => Some(self.writable(&entry.value)?),
+            None => None,
+        };
+        let (steps, is_sequence) = match &writable {
+            Some(writable) => (vec![self.written_step(name, &fields, writable)?], false),
+            None => match self.one_index(&fields, true)?.key.as_ref() {
+                "sequence" => (self.sequence(name, &fields)?, true),
+                _ => (vec![self.step_of(name, &fields, TIMEOUT)?], false),
+            },
         };
         let rules = self.rules(&fields, access_point.as_deref());
         let has_points =
@@ -106,11 +116,68 @@ impl Reader<'_> {
             is_sequence,
             tags,
             dedupe,
+            writable,
             access_point,
             rules,
             lends_hidden: self.lends_hidden(&fields),
             fuzzy: self.flag(&fields, "fuzzy"),
         })
+    }
+
+    /// Parses `writable`.
+    fn writable(&mut self, node: &Node) -> Option<Writable> {
+        let fields = self.fields(node, "writable")?;
+        self.only(&fields, &["redis_url", "key", "token_file"], "writable");
+        let folder = self.folder;
+        let redis_url = self.needed(&fields, "redis_url", database);
+        let key = self.needed(&fields, "key", |text| match text {
+            "" => Err("the key is empty".to_owned()),
+            _ if text.contains('*') => Err("the key must name a single sorted set".to_owned()),
+            _ => Ok(text.to_owned()),
+        });
+        let token_file = self.needed(&fields, "token_file", |text| path(text, folder));
+        let (redis_url, key, token_file) = (redis_url?, key?, token_file?);
+        self.found.names(vec![token_file.clone()]);
+        let token = writable::token(&token_file).map(drop);
+        self.found.take(node.position, token)?;
+        Some(Writable {
+            redis_url,
+            key,
+            token_file,
+        })
+    }
+
+    /// Creates the step of a writable collection, whose only source is the sorted set.
+    fn written_step(
+        &mut self,
+        name: &str,
+        fields: &Fields<'_>,
+        writable: &Writable,
+    ) -> Option<Step> {
+        let indexes = ["index", "index_paths", "index_group", "sequence"];
+        if let Some(entry) = fields.first(&indexes) {
+            let what = format!(
+                "{} and writable exclude each other: the sorted set is the index",
+                entry.key
+            );
+            self.found.error(entry.position, what);
+            return None;
+        }
+        let timeout = self.timeout(fields).unwrap_or(TIMEOUT);
+        let loaders = self.loaders_of(fields);
+        let found = ParsedSource {
+            name: None,
+            kind: SourceKind::Redis {
+                url: format!("{}/{}", writable.redis_url, writable.key),
+                has_aliases: true,
+            },
+            timeout: None,
+            max_bytes: None,
+            max_rows: None,
+            position: fields.position,
+        };
+        let source = self.finish(found, name, timeout);
+        self.step(vec![source], false, loaders?)
     }
 
     /// Parses `hidden_originals`: returns whether hidden captures may lend their payload to revisits.
@@ -230,7 +297,7 @@ impl Reader<'_> {
             SourceKind::File { path } | SourceKind::ZipNum { path } | SourceKind::Wacz { path } => {
                 self.as_it_stands(found.position, &path.to_string(), true);
             }
-            SourceKind::Redis { url } => self.as_it_stands(found.position, url, true),
+            SourceKind::Redis { url, .. } => self.as_it_stands(found.position, url, true),
             _ => {}
         }
         let source = Source {

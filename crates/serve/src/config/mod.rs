@@ -81,6 +81,8 @@ pub struct Collection {
     /// `dedupe: redis://host:port/db/prefix`: the dedupe index that knows the originals of its revisits. The key prefix
     /// may be empty.
     pub dedupe: Option<String>,
+    /// `writable`: the sorted set to which clients may add rows, which is the only source of the collection.
+    pub writable: Option<Writable>,
     /// Access point of requests that name none.
     pub access_point: Option<String>,
     /// `acl_paths`, `default_access` and `embargo`: the captures that readers get. `None` if readers get all captures.
@@ -100,12 +102,24 @@ impl Collection {
             is_sequence: false,
             tags: None,
             dedupe: None,
+            writable: None,
             access_point: None,
             rules: None,
             lends_hidden: false,
             fuzzy: false,
         }
     }
+}
+
+/// The sorted set of a writable collection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Writable {
+    /// `redis://host:port/db`.
+    pub redis_url: String,
+    /// Key of the sorted set, which may contain `{coll}`. Aliases are in a hash, whose key has the suffix `:aliases`.
+    pub key: String,
+    /// Absolute path of the file with the token that writes need.
+    pub token_file: PathBuf,
 }
 
 /// Sources that are queried in parallel, and the loaders of their records.
@@ -146,6 +160,8 @@ pub enum SourceKind {
     Redis {
         /// `redis://host:port/db/key`; the key may contain `{coll}`.
         url: String,
+        /// The hash `key:aliases` contains aliases of urlkeys, because the collection is writable.
+        has_aliases: bool,
     },
     /// A dedupe index.
     Dedupe {
@@ -223,11 +239,13 @@ pub enum Loader {
 }
 
 impl Config {
-    /// Returns the files and folders that are read together with the configuration: those of access rules. Files of
-    /// sources and loaders are not included: they are opened by queries, which check them for changes.
+    /// Returns the files and folders that are read together with the configuration: those of access rules, and
+    /// tokens. Files of sources and loaders are not included: they are opened by queries, which check them for changes.
     pub fn files(&self) -> Vec<&Path> {
         let rules = self.collections.iter().flat_map(|one| &one.rules);
         let files = rules.flat_map(|rules| rules.paths.iter().chain(&rules.files));
+        let writable = self.collections.iter().flat_map(|one| &one.writable);
+        let files = files.chain(writable.map(|writable| &writable.token_file));
         files.map(PathBuf::as_path).collect()
     }
 }

@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::location::{file_url, masked};
-use crate::config::{Collection, Config, Dialect, Indexes, Loader, Source, SourceKind, Step};
+use crate::config::{
+    Collection, Config, Dialect, Indexes, Loader, Source, SourceKind, Step, Writable,
+};
 use crate::rules::{Access, Dates, Embargo, Period, Rules};
 use crawlspace_index::timestamp::Timestamp;
 use crawlspace_wacz::Location;
@@ -97,7 +99,17 @@ fn tree(collection: &Collection, secrets: Secrets) -> Tree {
     let name = &collection.name;
     let mut fields = Vec::new();
     match (&*collection.steps, collection.is_sequence) {
-        ([step], false) => fields.extend(step_fields(step, name, secrets)),
+        ([step], false) => {
+            let mut own = step_fields(step, name, secrets);
+            if let Some(writable) = &collection.writable {
+                // The index is the sorted set.
+                own.retain(|(name, _)| name == "resource");
+                fields.push(field("writable", writable_tree(writable, secrets)));
+                let timeouts = step.sources.iter().map(|source| source.timeout);
+                fields.extend(timeouts.map(|span| field("index_timeout", seconds(span))));
+            }
+            fields.extend(own);
+        }
         (steps, _) => {
             let steps = steps.iter().enumerate().map(|(index, step)| {
                 Tree::Map(step_fields(step, &format!("{name}.{}", index + 1), secrets))
@@ -124,6 +136,14 @@ fn tree(collection: &Collection, secrets: Secrets) -> Tree {
         fields.push(field("fuzzy", Tree::Number("true".to_owned())));
     }
     Tree::Map(fields)
+}
+
+fn writable_tree(writable: &Writable, secrets: Secrets) -> Tree {
+    Tree::Map(vec![
+        field("redis_url", url(&writable.redis_url, secrets)),
+        field("key", text(&writable.key)),
+        field("token_file", text(writable.token_file.to_string_lossy())),
+    ])
 }
 
 fn rules_fields(rules: &Rules) -> Vec<(String, Tree)> {
@@ -202,7 +222,7 @@ fn source_fields(source: &Source, secrets: Secrets) -> Vec<(String, Tree)> {
                 Location::Url(position) => field("path", url(position.as_str(), secrets)),
             });
         }
-        SourceKind::Redis { url: position } => {
+        SourceKind::Redis { url: position, .. } => {
             fields.push(field("redis_url", url(position, secrets)))
         }
         SourceKind::Dedupe {

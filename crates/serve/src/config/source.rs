@@ -158,6 +158,7 @@ impl Reader<'_> {
             }),
             "redis" => Some(SourceKind::Redis {
                 url: self.needed(fields, "redis_url", redis)?,
+                has_aliases: false,
             }),
             "dedupe" => {
                 let url = self.needed(fields, "redis_url", database);
@@ -266,7 +267,10 @@ fn short(text: &str, folder: &Path) -> Result<SourceKind, String> {
     }
     if text.starts_with("redis://") || text.starts_with("rediss://") {
         let url = redis(text)?;
-        return Ok(SourceKind::Redis { url });
+        return Ok(SourceKind::Redis {
+            url,
+            has_aliases: false,
+        });
     }
     if is_remote(text) {
         let file = place(text, folder).map(by_ending);

@@ -1,5 +1,6 @@
 //! The HTTP server: connections, checks and headers common to all requests, and the operator's address.
 
+pub(crate) mod append;
 pub(crate) mod body;
 pub(crate) mod gzip;
 mod host;

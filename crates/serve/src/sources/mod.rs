@@ -3,7 +3,7 @@
 pub(crate) mod dedupe;
 pub(crate) mod file;
 mod redis;
-mod remote;
+pub(crate) mod remote;
 
 use std::sync::Arc;
 
@@ -71,7 +71,9 @@ pub fn open(
                 ..index.into()
             }
         }
-        SourceKind::Redis { url } => RedisSource::new(url, identity).into(),
+        SourceKind::Redis { url, has_aliases } => {
+            RedisSource::new(url, *has_aliases, identity).into()
+        }
         SourceKind::Wacz { path } => FileSource::of(packages.at(path), identity).into(),
         SourceKind::ZipNum { path } => {
             FileSource::of(files(path, Choice::Clusters), identity).into()

@@ -5,12 +5,15 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering as Memory};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ::redis::FromRedisValue;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt};
 
 use super::Identity;
 use crate::source::{Lookup, Rows, Source};
+use crate::writable::ALIASES;
+use crawlspace_cdx::surt::{KeyRange, MatchType};
 use crawlspace_client::server::without_password;
 use crawlspace_client::{Ask, AsyncServer, Call};
 use crawlspace_index::lines::MAX_LINE;
@@ -43,6 +46,8 @@ struct Inner {
     url: String,
     /// Key, which may contain `{coll}`.
     key: String,
+    /// A hash next to the sorted set contains aliases of urlkeys.
+    has_aliases: bool,
     /// Connection, opened on first use.
     server: tokio::sync::Mutex<Option<AsyncServer>>,
     problem: Mutex<Option<String>>,
@@ -52,12 +57,13 @@ struct Inner {
 impl RedisSource {
     /// Creates a source of the sorted set at `redis://host:port/db/key` or `rediss://…`, which connects on first use.
     /// `{coll}` in the key is replaced by the name of the collection.
-    pub(crate) fn new(url: &str, identity: Identity) -> RedisSource {
+    pub(crate) fn new(url: &str, has_aliases: bool, identity: Identity) -> RedisSource {
         let (url, key) = parts(url);
         RedisSource(Arc::new(Inner {
             identity,
             url,
             key,
+            has_aliases,
             server: tokio::sync::Mutex::default(),
             problem: Mutex::default(),
             broken: AtomicU64::new(0),
@@ -94,7 +100,8 @@ impl Source for RedisSource {
             if self.0.key.contains('*') {
                 return Err(SourceError::Unsupported(MANY.to_owned()));
             }
-            let span = Span::of(&lookup.query.keys, lookup.query.from, lookup.query.to);
+            let keys = self.0.keys(&lookup).await?;
+            let span = Span::of(&keys, lookup.query.from, lookup.query.to);
             let split = match lookup.order {
                 Order::Closest(moment) if span.one_key => Some(span.split(moment)),
                 _ => None,
@@ -149,6 +156,27 @@ impl Inner {
         Ok(opened)
     }
 
+    /// Returns the keys of a lookup: those of the target if the key is an alias.
+    async fn keys(&self, lookup: &Lookup) -> Result<KeyRange, SourceError> {
+        let keys = &lookup.query.keys;
+        let key = keys.from.strip_suffix(b" ");
+        let key = key.filter(|_| lookup.query.match_type == MatchType::Exact && self.has_aliases);
+        let Some(key) = key else {
+            return Ok(keys.clone());
+        };
+        let mut command = ::redis::cmd("HGET");
+        let aliases = self.key.replace("{coll}", &lookup.collection) + ALIASES;
+        command.arg(aliases).arg(key);
+        let target: Option<Vec<u8>> = self.ask(command).await?;
+        Ok(match target {
+            Some(target) => KeyRange {
+                from: [&target[..], b" "].concat(),
+                to: [&target[..], b"!"].concat(),
+            },
+            None => keys.clone(),
+        })
+    }
+
     /// Returns members from a bound on, in either direction.
     async fn members(
         &self,
@@ -157,14 +185,20 @@ impl Inner {
         bounds: [&[u8]; 2],
         count: usize,
     ) -> Result<Vec<Vec<u8>>, SourceError> {
+        let mut command = ::redis::cmd(command);
+        let [from, to] = bounds;
+        command.arg(key).arg(from).arg(to);
+        command.arg("LIMIT").arg(0).arg(count);
+        self.ask(command).await
+    }
+
+    async fn ask<T: FromRedisValue + Send + 'static>(
+        &self,
+        command: ::redis::Cmd,
+    ) -> Result<T, SourceError> {
         let answer = async {
             let server = self.server().await?;
-            let mut command = ::redis::cmd(command);
-            let [from, to] = bounds;
-            command.arg(key).arg(from).arg(to);
-            command.arg("LIMIT").arg(0).arg(count);
-            let call: Call<Vec<Vec<u8>>> = Call::new(command).repeatable();
-            server.ask(call).await
+            server.ask(Call::<T>::new(command).repeatable()).await
         };
         let answer = answer.await.map_err(|error| self.failed(&error));
         let problem = answer.as_ref().err().map(SourceError::to_string);

@@ -41,3 +41,4 @@ mod slow_clients;
 mod stores;
 mod wabac;
 mod wget;
+mod writable;

@@ -413,7 +413,7 @@ fn dump_of_a_crawl_can_be_added_again() {
     assert_eq!(places(&again.out), places(&dumped.out));
     assert_contains(
         &again.out,
-        &format!("https://a.example/3\ta.example\t3\t{soon}\n"),
+        format!("https://a.example/3\ta.example\t3\t{soon}\n"),
     );
 
     // Lines that would be read differently are left out.

@@ -132,7 +132,10 @@ fn kind() -> impl Strategy<Value = SourceKind> {
     prop_oneof![
         place().prop_map(|path| SourceKind::File { path }),
         place().prop_map(|path| SourceKind::ZipNum { path }),
-        redis().prop_map(|url| SourceKind::Redis { url }),
+        redis().prop_map(|url| SourceKind::Redis {
+            url,
+            has_aliases: false
+        }),
         base().prop_map(|base| SourceKind::Memento {
             timegate_url: format!("{base}{{url}}"),
             timemap_url: format!("{base}timemap/link/{{url}}"),
@@ -287,6 +290,7 @@ fn config() -> impl Strategy<Value = Config> {
                 steps,
                 tags: access.as_ref().map(|(tags, _)| tags.clone()),
                 dedupe,
+                writable: None,
                 access_point: access.and_then(|(_, point)| point),
                 rules,
                 lends_hidden,
@@ -320,7 +324,7 @@ fn redis_urls(config: &Config) -> Vec<&str> {
         urls.extend(collection.dedupe.as_deref());
         for step in &collection.steps {
             urls.extend(step.sources.iter().filter_map(|source| match &source.kind {
-                SourceKind::Redis { url } | SourceKind::Dedupe { url, .. } => Some(&**url),
+                SourceKind::Redis { url, .. } | SourceKind::Dedupe { url, .. } => Some(&**url),
                 _ => None,
             }));
             urls.extend(step.resource.iter().filter_map(|loader| match loader {

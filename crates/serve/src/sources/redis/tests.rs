@@ -45,7 +45,7 @@ fn sorted_sets_equal_a_naive_reader() {
             let _: u64 = add.query(&mut connection).unwrap();
         }
         let url = format!("redis://127.0.0.1:{}/0/set:{round}:{{coll}}", server.port());
-        let source = RedisSource::new(&url, identity());
+        let source = RedisSource::new(&url, false, identity());
         for _ in 0..30 {
             assert_same(&source, &[all.clone()], &random_lookup(&mut rng));
         }
@@ -59,7 +59,7 @@ fn unreachable_server_is_reported_without_its_password() {
     let port = free.local_addr().unwrap().port();
     drop(free);
     let url = format!("redis://user:secret@127.0.0.1:{port}/0/k");
-    let source = RedisSource::new(&url, identity());
+    let source = RedisSource::new(&url, false, identity());
     let all = lookup(query("http://a.com/", Default::default()), Order::Ascending);
     let error = runtime().block_on(async {
         let mut rows = source.rows(all).await.unwrap();
@@ -84,7 +84,7 @@ fn key_of_another_type_is_a_bad_answer() {
         .query(&mut server.conn())
         .unwrap();
     let url = format!("redis://127.0.0.1:{}/0/k", server.port());
-    let source = RedisSource::new(&url, identity());
+    let source = RedisSource::new(&url, false, identity());
     let all = lookup(
         query("http://a.com/", Default::default()),
         Order::Descending,
@@ -95,7 +95,7 @@ fn key_of_another_type_is_a_bad_answer() {
     });
     assert!(matches!(error, SourceError::Answer(_)), "{error:?}");
     let nothing = format!("redis://127.0.0.1:{}/0/none", server.port());
-    let source = RedisSource::new(&nothing, identity());
+    let source = RedisSource::new(&nothing, false, identity());
     let all = lookup(
         query("http://a.com/", Default::default()),
         Order::Descending,
@@ -105,7 +105,7 @@ fn key_of_another_type_is_a_bad_answer() {
 
 #[test]
 fn key_with_a_wildcard_is_refused() {
-    let source = RedisSource::new("redis://127.0.0.1:1/0/set:*", identity());
+    let source = RedisSource::new("redis://127.0.0.1:1/0/set:*", false, identity());
     let all = lookup(query("http://a.com/", Default::default()), Order::Ascending);
     let refused = runtime().block_on(source.rows(all)).err();
     assert!(matches!(refused, Some(SourceError::Unsupported(_))));
@@ -118,7 +118,7 @@ fn server_that_starts_later_is_found() {
     let address = free.local_addr().unwrap();
     let url = format!("redis://127.0.0.1:{}/0/k", address.port());
     drop(free);
-    let source = RedisSource::new(&url, identity());
+    let source = RedisSource::new(&url, false, identity());
     let all = lookup(query("http://a.com/", Default::default()), Order::Ascending);
     let asked = || {
         runtime().block_on(async {

@@ -19,7 +19,7 @@ mod rows;
 mod template;
 mod translation;
 mod upstream;
-mod whitelist;
+pub(crate) mod whitelist;
 
 pub use cdx::CdxSource;
 pub use live::LiveSource;

@@ -290,7 +290,7 @@ fn is_number(value: &str, digits: usize) -> bool {
 }
 
 /// Returns whether a value is a valid file name below a folder.
-pub(super) fn is_below(name: &str) -> bool {
+pub(crate) fn is_below(name: &str) -> bool {
     let is_step = |step: &str| step == ".." || step == ".";
     !name.is_empty()
         && is_plain(name, MAX_FILENAME)
