@@ -10,7 +10,7 @@ use crawlspace_compact::limits::chg as limits;
 /// Resolution of the time at which a URL ended, in milliseconds.
 const UNIT: i64 = 600_000;
 
-/// What an execution knows of a URL.
+/// The state of a URL in the memory of an execution.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Known {
     /// Queued or leased in a group.

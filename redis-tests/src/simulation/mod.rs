@@ -84,7 +84,7 @@ impl Size {
         }
     }
 
-    /// The same size, with executions that remember their URLs.
+    /// Returns this size, with executions that remember their URLs.
     pub fn remembering(self) -> Size {
         Size {
             remembers: true,
