@@ -14,10 +14,11 @@ use crate::{chg, dedupe, tags};
 const NOW: u64 = 1_700_000_000_000;
 
 /// Errors about combinations of options that are valid on their own.
-const REFUSED_TOGETHER: [&str; 5] = [
+const REFUSED_TOGETHER: [&str; 6] = [
     "tag has",
     "cannot be combined",
     "is less than MIN",
+    "so it needs EXECUTION",
     "is given twice",
     "are the same group",
 ];

@@ -158,6 +158,8 @@ export interface Limits {
   readonly gap?: number | undefined;
   readonly delay?: number | undefined;
   readonly budget?: number | undefined;
+  /** Number of URLs of an execution after which the group is not leased for it any more; 0 removes the limit. */
+  readonly done?: { readonly urls: number; readonly execution: Bytes } | undefined;
 }
 
 /** Names a group or an execution that is paused; neither for the whole frontier. */
@@ -166,7 +168,7 @@ export type Pausable = { readonly group: Bytes } | { readonly execution: Bytes }
 /** The explanation of {@link Frontier.why}. */
 export interface Why {
   readonly group: Buffer;
-  readonly state: "ready" | "waiting" | "busy" | "idle" | "blocked" | "paused" | "gated";
+  readonly state: "ready" | "waiting" | "busy" | "idle" | "blocked" | "paused" | "limited" | "gated";
   /** The reason, as a sentence for people. */
   readonly why: string;
   readonly due: number;
@@ -266,6 +268,18 @@ export interface QueuedUri {
   readonly due: number;
   readonly attempts: number;
   readonly uri: Buffer;
+  /** The key with which it was discovered, if it has one. */
+  readonly key: Buffer | null;
+}
+
+/** A URL of an execution. */
+export interface ListedUrl extends KnownUri {
+  readonly group: Buffer;
+  readonly uri: Buffer;
+  /** The key that identifies it, if it has one. */
+  readonly key: Buffer | null;
+  /** Distance from a seed, or -1 if it is done or given up. */
+  readonly depth: number;
 }
 
 /** The result of a check of a frontier. */
@@ -453,10 +467,14 @@ export class Frontier {
   }
 
   /** Makes an execution remember its URLs, and says how. Needs a packed frontier. */
-  async space(execution: Bytes, options: { readonly bits?: 96 | 128 | undefined; readonly share?: Bytes | undefined } = {}): Promise<void> {
+  async space(
+    execution: Bytes,
+    options: { readonly bits?: 96 | 128 | undefined; readonly keepText?: boolean | undefined; readonly share?: Bytes | undefined } = {},
+  ): Promise<void> {
     const words = this.words("CHG.SPACE");
     words.push(execution);
     put(words, "BITS", options.bits);
+    if (options.keepText !== undefined) words.push("TEXT", options.keepText ? "YES" : "NO");
     put(words, "SHARE", options.share);
     await this.link.call(words, REPEAT);
   }
@@ -591,7 +609,9 @@ export class Frontier {
     put(words, "GAP", limits.gap);
     put(words, "DELAY", limits.delay);
     put(words, "BUDGET", limits.budget);
-    await this.link.call(words, REPEAT);
+    put(words, "DONE", limits.done?.urls);
+    put(words, "EXECUTION", limits.done?.execution);
+    await this.link.call(words, limits.done === undefined ? REPEAT : REPEAT | WAIT);
   }
 
   /** Puts groups behind a shared gate; an empty name removes them from their gate. */
@@ -744,13 +764,35 @@ export class Frontier {
     const words = this.words("CHG.URIS");
     words.push(group);
     return page(words, options, (words) => this.link.call(words, REPEAT), (item) => {
-      const [execution, depth, due, attempts, uri] = list(item);
+      const [execution, depth, due, attempts, uri, key] = list(item);
       return {
         execution: bytes(execution),
         depth: int(depth),
         due: int(due),
         attempts: int(attempts),
         uri: bytes(uri),
+        key: key === undefined ? null : bytes(key),
+      };
+    });
+  }
+
+  /**
+   * Returns a page of the URLs of an execution in all groups: those in one state, or those that are queued or leased.
+   * Needs a packed frontier.
+   */
+  async urls(execution: Bytes, options: PageOptions & { readonly state?: UriState | undefined } = {}): Promise<Page<ListedUrl>> {
+    const words = this.words("CHG.URIS");
+    words.push("EXECUTION", execution);
+    if (options.state !== undefined) words.push("STATE", options.state.replace("-", "").toUpperCase());
+    const all = { ...options, cursor: options.cursor ?? "0" };
+    return page(words, all, (words) => this.link.call(words, REPEAT), (item) => {
+      const [group, uri, key, depth, ...known] = list(item);
+      return {
+        ...knownOf(known),
+        group: bytes(group),
+        uri: bytes(uri),
+        key: maybe(bytes)(key),
+        depth: int(depth),
       };
     });
   }

@@ -25,6 +25,7 @@ export {
   type Item,
   type KnownCounts,
   type KnownUri,
+  type ListedUrl,
   type Lease,
   type LeasedUri,
   type Limits,

@@ -12,8 +12,11 @@ use super::super::packed::Packed;
 use super::super::store::Store;
 use super::{Check, PAGE, free};
 
-/// Returns the first execution after another one that has counts.
-fn next_counted(packed: &Packed, after: Option<&[u8]>) -> Option<(Box<[u8]>, Option<Box<[u8]>>)> {
+/// A name.
+type Name = Box<[u8]>;
+
+/// Returns the first execution after another one that has counts, and the name of its space.
+fn next_counted(packed: &Packed, after: Option<&[u8]>) -> Option<(Name, Option<Name>)> {
     let execution = packed.limits().counted_after(after)?;
     let member = packed.spaces().member(execution);
     Some((execution.into(), member.map(|member| member.space.clone())))
@@ -22,7 +25,7 @@ fn next_counted(packed: &Packed, after: Option<&[u8]>) -> Option<(Box<[u8]>, Opt
 impl Check {
     /// Compares the counts that limits need with the URLs.
     pub(super) async fn look_at_limits<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
-        let mut after: Option<Box<[u8]>> = None;
+        let mut after: Option<Name> = None;
         loop {
             let after_last = after.as_deref();
             let next = lent.with(|_, ks| ks.packed(|packed| next_counted(packed, after_last)))?;
@@ -50,7 +53,7 @@ impl Check {
         &mut self,
         lent: &Lent<K>,
         execution: &[u8],
-        space: Option<Box<[u8]>>,
+        space: Option<Name>,
         hashes: BTreeMap<u32, Counts>,
     ) -> Result<()> {
         let Some(space) = space else {

@@ -543,8 +543,16 @@ impl Memory {
         let packed = &mut self.world.ks.packed.as_mut().unwrap().packed;
         let found = packed.find_url(execution, &url(damage.uri), None).unwrap();
         let member = packed.spaces().member(execution).unwrap().clone();
+        let keeps_text = packed
+            .spaces()
+            .space(&member.space)
+            .unwrap()
+            .shape()
+            .keeps_text;
         match damage.state {
             None => packed.forget_url(&member.space, &found.print),
+            // The text of such a URL cannot be restored.
+            Some(2..) if keeps_text => {}
             Some(state) => {
                 let known = Known {
                     state: State::ALL[state],

@@ -186,6 +186,28 @@ class QueuedUri(NamedTuple):
     due: int
     attempts: int
     uri: bytes
+    #: Key with which it was discovered; None if it has none.
+    key: Optional[bytes] = None
+
+
+class ListedUrl(NamedTuple):
+    """A URL of an execution."""
+
+    chg: bytes
+    uri: bytes
+    #: Key that identifies it; None if it has none.
+    key: Optional[bytes]
+    #: Distance from a seed; -1 if the URL is done or given up.
+    depth: int
+    #: ``queued``, ``leased``, ``done`` or ``given-up``.
+    state: str
+    #: Time at which it is due; -1 if it is done or given up.
+    due: int
+    #: Status of the last fetch; -1 if there is none.
+    status: int
+    attempts: int
+    #: Time of the last change of its state; -1 if the execution does not remember its URLs.
+    changed: int
 
 
 class GroupsPage(NamedTuple):
@@ -200,6 +222,13 @@ class UrisPage(NamedTuple):
 
     cursor: bytes
     items: List[QueuedUri]
+
+
+class UrlsPage(NamedTuple):
+    """A page of the URLs of an execution. Continue with its cursor until that is ``b"0"``."""
+
+    cursor: bytes
+    items: List[ListedUrl]
 
 
 class FrontierInfo(NamedTuple):

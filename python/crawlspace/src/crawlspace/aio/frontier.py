@@ -323,4 +323,5 @@ class Frontier(Client):
     sweep = call(commands.sweep)
     unpack = call(commands.unpack)
     uris = call(commands.uris)
+    urls = call(commands.urls)
     why = call(commands.why)

@@ -17,11 +17,13 @@ from ..replies import (
     Known,
     Lease,
     LeasedUri,
+    ListedUrl,
     Moved,
     QueuedUri,
     Released,
     Swept,
     UrisPage,
+    UrlsPage,
     Why,
     WhyExecution,
     WhyLease,
@@ -280,17 +282,24 @@ def limit(
     gap: Optional[int] = None,
     delay: Optional[int] = None,
     budget: Optional[int] = None,
+    done: Optional[int] = None,
+    execution: Optional[Bytes] = None,
 ) -> Command[None]:
     """Sets limits of a group: fetches at a time, time between starts, pause, and further URIs (CHG.LIMIT).
 
-    A ``delay`` or ``budget`` of -1 removes that limit.
+    ``done`` is the number of URLs of ``execution`` after which the group is not leased for it any more. A ``delay`` or
+    ``budget`` of -1 removes that limit, and so does 0 as ``done``.
     """
+    if (done is None) != (execution is None):
+        raise ValueError("done and execution belong together")
     words: List[Word] = ["CHG.LIMIT", prefix, data(chg)]
     number(words, b"PARALLEL", parallel)
     number(words, b"GAP", gap)
     number(words, b"DELAY", delay)
     number(words, b"BUDGET", budget)
-    return Command(words, nothing)
+    number(words, b"DONE", done)
+    text(words, b"EXECUTION", execution)
+    return Command(words, nothing, is_job=done is not None)
 
 
 def _groups(reply: Any) -> GroupsPage:
@@ -470,11 +479,21 @@ def settle(
 
 
 def space(
-    prefix: bytes, execution: Bytes, *, bits: Optional[int] = None, share: Optional[Bytes] = None
+    prefix: bytes,
+    execution: Bytes,
+    *,
+    bits: Optional[int] = None,
+    keep_text: Optional[bool] = None,
+    share: Optional[Bytes] = None,
 ) -> Command[None]:
-    """Makes an execution remember its URLs, with 96 or 128 ``bits``, or together with others (CHG.SPACE)."""
+    """Makes an execution remember its URLs, with 96 or 128 ``bits``, or together with others (CHG.SPACE).
+
+    With ``keep_text``, ``urls`` also lists URLs that are done or given up.
+    """
     words: List[Word] = ["CHG.SPACE", prefix, data(execution)]
     number(words, b"BITS", bits)
+    if keep_text is not None:
+        words += (b"TEXT", b"YES" if keep_text else b"NO")
     text(words, b"SHARE", share)
     return Command(words, nothing)
 
@@ -503,6 +522,31 @@ def uris(
     text(words, b"CURSOR", cursor)
     number(words, b"COUNT", count)
     return Command(words, _uris)
+
+
+def _urls(reply: Any) -> UrlsPage:
+    return UrlsPage(reply[0], [ListedUrl._make([*row[:4], row[4].decode(), *row[5:]]) for row in reply[1]])
+
+
+def urls(
+    prefix: bytes,
+    execution: Bytes,
+    *,
+    state: Optional[str] = None,
+    cursor: Optional[Bytes] = None,
+    count: Optional[int] = None,
+) -> Command[UrlsPage]:
+    """Returns a page of the URLs of an execution in all groups (CHG.URIS … EXECUTION).
+
+    Without ``state``, the page has queued and leased URLs; ``state`` may be ``queued``, ``leased``, ``done`` or
+    ``givenup``.
+    """
+    words: List[Word] = ["CHG.URIS", prefix, b"EXECUTION", data(execution)]
+    if state is not None:
+        words += (b"STATE", word(state, ("queued", "leased", "done", "givenup")))
+    text(words, b"CURSOR", b"0" if cursor is None else cursor)
+    number(words, b"COUNT", count)
+    return Command(words, _urls)
 
 
 _why_lease, _why_execution = named(WhyLease), named(WhyExecution)

@@ -24,12 +24,12 @@ const RETRIES: u32 = 6;
 
 /// Serve a frontier over gRPC to StormCrawler and other clients of URLFrontier.
 ///
-/// Creates a packed frontier if the prefix has none. Prints the addresses as soon as it accepts requests. On SIGTERM and
+/// The same as `crawlspace frontier serve`. Creates a packed frontier if the prefix has none. Prints the addresses as soon as it accepts requests. On SIGTERM and
 /// Ctrl-C it acknowledges what it has read, ends all streams, and exits. See docs/guide/urlfrontier.md.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  crawlspace frontier serve --prefix '{web}:'
-  crawlspace frontier serve --listen 0.0.0.0:7071 --tls-cert cert.pem --tls-key key.pem --token-file token")]
+  crawlspace chg serve --prefix '{web}:'
+  crawlspace chg serve --listen 0.0.0.0:7071 --tls-cert cert.pem --tls-key key.pem --token-file token")]
 pub(crate) struct Serve {
     #[command(flatten)]
     server: Server,
