@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 /// Time limit for a condition, after which the test fails. It is long, so that tests do not fail on
 /// a loaded machine.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(180);
 
 /// Polls `condition` until it is true.
 ///
 /// # Panics
-/// Panics with `what` if the condition is not true within a minute.
+/// Panics with `what` if the condition is not true within three minutes.
 pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     until_some(what, || condition().then_some(()));
 }
@@ -17,9 +17,9 @@ pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
 /// Polls `attempt` until it returns a value.
 ///
 /// # Panics
-/// Panics with `what` if no attempt returns a value within a minute.
+/// Panics with `what` if no attempt returns a value within three minutes.
 pub fn until_some<T>(what: &str, attempt: impl FnMut() -> Option<T>) -> T {
-    within(DEADLINE, attempt).unwrap_or_else(|| panic!("timed out after a minute: {what}"))
+    within(DEADLINE, attempt).unwrap_or_else(|| panic!("timed out after three minutes: {what}"))
 }
 
 /// Polls `attempt` until it returns a value or `deadline` has passed. The pause between two

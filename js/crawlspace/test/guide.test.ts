@@ -18,7 +18,7 @@ test("the program of the guide runs as it is", async () => {
   writeFileSync(program, blocks.join(""));
   const server = await Server.start();
   try {
-    execFileSync(process.execPath, [program], { env: { ...process.env, PORT: String(server.port) }, timeout: 60_000 });
+    execFileSync(process.execPath, [program], { env: { ...process.env, PORT: String(server.port) }, timeout: 180_000 });
     assert.notStrictEqual(await server.call("DBSIZE"), 0);
   } finally {
     await server.stop();

@@ -111,7 +111,7 @@ function launch(words: string[]): ChildProcess {
 }
 
 /** Repeats a check until it holds. Fails after a minute, or the given time in milliseconds. */
-export async function until(what: string, holds: () => Promise<boolean>, ms = 60_000): Promise<void> {
+export async function until(what: string, holds: () => Promise<boolean>, ms = 180_000): Promise<void> {
   const end = Date.now() + ms;
   let last: unknown;
   while (Date.now() < end) {

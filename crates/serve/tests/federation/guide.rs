@@ -47,7 +47,8 @@ fn every_configuration_of_the_guide_is_valid() {
     }
     assert!(blocks.len() > 15);
     let folder = tempfile::tempdir().unwrap();
-    // Files of access rules must exist when the configuration is opened.
+    // Files of access rules and tokens must exist when the configuration is opened.
+    std::fs::write(folder.path().join("token"), "a-token-of-enough-characters").unwrap();
     let rules = "org,example)/private - {\"access\": \"exclude\"}\n";
     std::fs::write(folder.path().join("access.aclj"), rules).unwrap();
     let policies = r#"{"policies": [], "rules": []}"#;
