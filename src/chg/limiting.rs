@@ -14,7 +14,7 @@ use super::store::Store;
 use super::time::Millis;
 
 /// Creates a job that sets limits of a group: with a number of done URLs of an execution, counts them first, unless
-/// another limit needs the count already. A limit of 0 URLs is none.
+/// another limit needs the count already. A limit of 0 URLs removes the limit.
 pub fn limit_done<K: Store>(
     chg: &[u8],
     (execution, most): (&[u8], u64),

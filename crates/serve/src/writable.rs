@@ -10,6 +10,7 @@ use crawlspace_cdx::{Field, Format, Line, Read, post, surt};
 use crawlspace_client::{Ask, AsyncServer, Call};
 use crawlspace_index::cdxj::push_field;
 use crawlspace_index::lines::MAX_LINE;
+use crawlspace_index::sorted::line::FIELDS;
 use crawlspace_index::timestamp::Timestamp;
 
 use crate::config;
@@ -28,18 +29,6 @@ const MAX_TOKEN: usize = 4096;
 pub(crate) const ALIASES: &str = ":aliases";
 /// First word of a line that defines an alias.
 const ALIAS: &[u8] = b"@alias";
-
-/// Fields of a CDX line that a stored row has, in its order. The URL comes first.
-const FIELDS: [Field; 8] = [
-    Field::Mime,
-    Field::Status,
-    Field::Digest,
-    Field::Redirect,
-    Field::Robotflags,
-    Field::Length,
-    Field::Offset,
-    Field::Filename,
-];
 
 /// A sorted set to which clients may add rows.
 pub(crate) struct Writable {

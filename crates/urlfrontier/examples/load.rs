@@ -1,5 +1,5 @@
 //! Measures a URLFrontier service: `load ADDRESS [URLS]`. Works with any server of this interface, which must be empty.
-//! With the URL of a Redis server instead of the address, serves a frontier of it in this process.
+//! Serves a frontier in this process if it gets the URL of a Redis server instead of an address.
 
 use std::time::{Duration, Instant};
 

@@ -23,7 +23,7 @@ pub(crate) struct Item {
     pub(crate) crawl: String,
     pub(crate) key: String,
     pub(crate) url: String,
-    /// The metadata, encoded as a `URLInfo` without other fields; empty if there is none.
+    /// The metadata, encoded as a `URLInfo` without other fields. Empty without metadata.
     pub(crate) payload: Vec<u8>,
 }
 

@@ -17,9 +17,9 @@ use crate::service::{Stopped, now};
 use crate::store::Store;
 
 /// Maximum number of items of PutURLs that are read before they are acknowledged.
-const MAX_ITEMS: usize = 1024;
+pub(crate) const MAX_ITEMS: usize = 1024;
 /// Maximum number of batches of PutDiscovered that are read before they are acknowledged.
-const MAX_BATCHES: usize = 16;
+pub(crate) const MAX_BATCHES: usize = 16;
 /// Size of the messages, in bytes, after which no further ones are read before they are acknowledged.
 const MAX_BYTES: usize = 4 << 20;
 /// Maximum number of URLs of a command. They take about 1.5 ms, during which the server runs no other command.
@@ -104,16 +104,6 @@ where
             }
         },
     ))
-}
-
-/// Returns the maximum number of messages to read before they are acknowledged.
-pub(crate) fn most_items() -> usize {
-    MAX_ITEMS
-}
-
-/// Returns the maximum number of batches to read before they are acknowledged.
-pub(crate) fn most_batches() -> usize {
-    MAX_BATCHES
 }
 
 /// The source of the status of an item of PutURLs.

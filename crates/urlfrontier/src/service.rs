@@ -6,8 +6,6 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crawlspace_client::Ask;
-use crawlspace_client::Call;
 use crawlspace_client::frontier::{Held, Limits, Millis, State};
 use futures_util::{Stream, StreamExt, TryStreamExt};
 use tokio::sync::watch;
@@ -23,7 +21,7 @@ use crate::list::{Filter, days_before};
 use crate::proto::ack_message::Status as Ack;
 use crate::proto::server::url_frontier_server::UrlFrontier;
 use crate::proto::*;
-use crate::put::{acknowledged, most_batches, most_items};
+use crate::put::{MAX_BATCHES, MAX_ITEMS, acknowledged};
 use crate::store::{Store, status_of};
 
 /// Number of queues or URLs in a listing, unless the client sets another one.
@@ -129,7 +127,7 @@ impl UrlFrontier for Service {
                 acks
             }
         };
-        let acks = acknowledged(request.into_inner(), self.stopped(), most_items(), put);
+        let acks = acknowledged(request.into_inner(), self.stopped(), MAX_ITEMS, put);
         Ok(Response::new(acks))
     }
 
@@ -150,7 +148,7 @@ impl UrlFrontier for Service {
                 acks
             }
         };
-        let acks = acknowledged(request.into_inner(), self.stopped(), most_batches(), put);
+        let acks = acknowledged(request.into_inner(), self.stopped(), MAX_BATCHES, put);
         Ok(Response::new(acks))
     }
 
@@ -304,21 +302,10 @@ impl UrlFrontier for Service {
     async fn set_crawl_limit(&self, request: Request<CrawlLimitParams>) -> Reply<Empty> {
         let params = request.into_inner();
         let (crawl, key) = (crawl_of(params.crawl_id)?, queue_of(&params.key)?);
-        let mut limit = redis::cmd("CHG.LIMIT");
-        limit.arg(self.store.frontier.prefix()).arg(key);
-        limit
-            .arg("DONE")
-            .arg(params.limit)
-            .arg("EXECUTION")
-            .arg(&crawl);
-        let call = Call::<()>::new(limit).repeatable().waits();
-        match self.store.frontier.server().ask(call).await {
-            Ok(()) => Ok(Response::new(Empty {})),
-            Err(error) if error.word() == Some("ERR") => Err(Status::unimplemented(
-                "the module has no limit of completed URLs",
-            )),
-            Err(error) => Err(failed(error)),
-        }
+        let frontier = &self.store.frontier;
+        let limited = frontier.limit_done(key, &crawl, params.limit.into()).await;
+        limited.map_err(failed)?;
+        Ok(Response::new(Empty {}))
     }
 
     async fn get_url_status(&self, request: Request<UrlStatusRequest>) -> Reply<UrlItem> {

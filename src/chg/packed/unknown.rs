@@ -6,6 +6,9 @@ use super::super::known::{Known, Print, State};
 use super::super::uris::Position;
 use super::keys::Packed;
 
+/// A queued or leased URL: its execution, the URL or its key, its failed attempts, and its state.
+type Standing = (Vec<u8>, Vec<u8>, u32, State);
+
 /// A queued or leased URL without the right record.
 pub struct Unknown {
     /// The execution in whose queue the URL is.
@@ -29,23 +32,7 @@ impl Packed {
         from: Position,
         count: usize,
     ) -> (Vec<Unknown>, Option<Position>) {
-        let page = self.groups.find(id).and_then(|slot| {
-            self.look_at_kept(slot, |kept| {
-                let (queued, next) = kept.page(from, count);
-                let queued = queued
-                    .into_iter()
-                    .map(|url| (url.execution, url.uri, url.attempts, State::Queued));
-                let leased = kept
-                    .leases()
-                    .filter(|lease| from == Position::default() && !lease.dropped);
-                let leased = leased.map(|lease| {
-                    let url = kept.uri_of(&lease);
-                    (lease.execution.to_vec(), url, lease.attempts, State::Leased)
-                });
-                (queued.chain(leased).collect::<Vec<_>>(), next)
-            })
-        });
-        let (urls, next) = page.unwrap_or_default();
+        let (urls, next) = self.urls_in(id, from, count);
         let here = self.group_hash(id);
         let unknown = urls
             .into_iter()
@@ -121,23 +108,39 @@ impl Packed {
         prints: &mut BTreeSet<Print>,
     ) -> Option<Position> {
         let (_, space) = self.known.of(execution)?;
-        let slot = self.groups.find(id)?;
-        let page = self.look_at_kept(slot, |kept| {
-            let (queued, next) = kept.page(from, count);
-            let queued = queued
-                .into_iter()
-                .filter(|url| url.execution == execution)
-                .map(|url| url.uri);
-            let leased = kept.leases().filter(|lease| {
-                from == Position::default() && lease.execution == execution && !lease.dropped
-            });
-            let leased = leased.map(|lease| kept.uri_of(&lease));
-            for print in queued.chain(leased).flat_map(|url| space.prints(&url)) {
-                prints.remove(&print);
-            }
-            next
+        let (urls, next) = self.urls_in(id, from, count);
+        let own = urls.iter().filter(|(whose, ..)| *whose == execution);
+        for print in own.flat_map(|(_, url, ..)| space.prints(url)) {
+            prints.remove(&print);
+        }
+        next
+    }
+
+    /// Returns the URLs on a page of a group, each with its execution, its failed attempts and its state, and the
+    /// position of the next page. The first page includes the leased URLs.
+    fn urls_in(
+        &self,
+        id: &[u8],
+        from: Position,
+        count: usize,
+    ) -> (Vec<Standing>, Option<Position>) {
+        let page = self.groups.find(id).and_then(|slot| {
+            self.look_at_kept(slot, |kept| {
+                let (queued, next) = kept.page(from, count);
+                let queued = queued
+                    .into_iter()
+                    .map(|url| (url.execution, url.uri, url.attempts, State::Queued));
+                let leased = kept
+                    .leases()
+                    .filter(|lease| from == Position::default() && !lease.dropped);
+                let leased = leased.map(|lease| {
+                    let url = kept.uri_of(&lease);
+                    (lease.execution.to_vec(), url, lease.attempts, State::Leased)
+                });
+                (queued.chain(leased).collect(), next)
+            })
         });
-        page.flatten()
+        page.unwrap_or_default()
     }
 
     /// Forgets URLs that records have as queued or leased in groups with a hash. Returns their number.

@@ -11,6 +11,19 @@ use crate::source::Batch;
 
 /// Maximum number of digits of a timestamp.
 const MAX_DIGITS: usize = 20;
+
+/// Fields of a line of columns that its JSON has after the URL, in their order.
+pub const FIELDS: [Field; 8] = [
+    Field::Mime,
+    Field::Status,
+    Field::Digest,
+    Field::Redirect,
+    Field::Robotflags,
+    Field::Length,
+    Field::Offset,
+    Field::Filename,
+];
+
 /// Members that describe the origin of a row. The source sets them itself.
 const SOURCE_MEMBERS: [&str; 5] = [
     "source",
@@ -247,18 +260,8 @@ impl Writer {
             let value = read.field(field).unwrap_or_default();
             !value.is_empty() && *value != *b"-"
         });
-        let fields = [
-            Field::Url,
-            Field::Mime,
-            Field::Status,
-            Field::Digest,
-            Field::Redirect,
-            Field::Robotflags,
-            Field::Length,
-            Field::Offset,
-            Field::Filename,
-        ];
-        let fields = fields.into_iter().filter(|field| read.has(field));
+        let fields = std::iter::once(Field::Url).chain(FIELDS);
+        let fields = fields.filter(|field| read.has(field));
         for field in fields.chain(orig) {
             let value = read.field(&field).unwrap_or_default();
             quote(field.name(), &mut self.text);

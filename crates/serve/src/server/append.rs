@@ -97,8 +97,8 @@ async fn write(writable: &Writable, request: Request<Incoming>, deletes: bool) -
         };
         let mut data = &data[..];
         while let Some(at) = memchr::memchr(b'\n', data) {
-            let (line, after) = data.split_at(at);
-            data = after.get(1..).unwrap_or_default();
+            let line = &data[..at];
+            data = &data[at + 1..];
             if rest.is_empty() {
                 batches.line(line).await?;
             } else {

@@ -267,7 +267,7 @@ impl Cdxj {
             for name in &names {
                 File::open(temporary.path().join(name))?.sync_all()?;
             }
-            // Without its .idx file, an index does not exist. So nobody finds the old one with the new blocks.
+            // Readers find an index by its .idx file: remove it first, so that no reader sees new blocks behind it.
             match fs::remove_file(output) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}

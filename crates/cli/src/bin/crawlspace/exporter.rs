@@ -12,10 +12,9 @@ use crawlspace_client::server::without_password;
 use crawlspace_serve::host::Host;
 use crawlspace_serve::server::serve_metrics;
 use futures_util::future::join_all;
-use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::observe::{Observation, Observed, Wanted};
+use crate::service;
 use crate::terminal::{Bytes, say};
 use crate::url::redis_url;
 
@@ -132,22 +131,12 @@ impl Exporter {
                 io::stdout().write_all(text::of(&looks).as_bytes())?;
                 return Ok(looks.iter().all(|look| look.outcome.is_ok()));
             }
-            let named = |error: io::Error| {
-                io::Error::new(error.kind(), format!("{}: {error}", self.listen))
-            };
-            let listener = TcpListener::bind(self.listen).await.map_err(named)?;
-            let mut terminated = signal(SignalKind::terminate())?;
-            let mut interrupted = signal(SignalKind::interrupt())?;
+            let listener = service::listen(self.listen).await?;
+            let stop = service::stopped()?;
             writeln!(io::stdout(), "http://{}/metrics", listener.local_addr()?)?;
             let metrics = move || {
                 let targets = Arc::clone(&targets);
                 async move { text::of(&look_at(&targets).await) }
-            };
-            let stop = async {
-                tokio::select! {
-                    _ = terminated.recv() => {}
-                    _ = interrupted.recv() => {}
-                }
             };
             serve_metrics(listener, self.hosts, metrics, stop).await?;
             Ok(true)

@@ -26,6 +26,7 @@ mod open_files;
 mod outage;
 mod progress;
 mod serve;
+mod service;
 mod shell;
 mod size;
 mod stop;

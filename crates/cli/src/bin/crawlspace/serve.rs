@@ -13,10 +13,9 @@ use crawlspace_serve::reload::{ConfigFiles, Current};
 use crawlspace_serve::server::{self, CONNECTIONS};
 use futures_util::FutureExt;
 use http::HeaderValue;
-use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::{config, open_files};
+use crate::{config, open_files, service};
 
 /// Maximum wait for builds of indexes when the program exits.
 const GRACE: Duration = Duration::from_secs(2);
@@ -71,13 +70,7 @@ pub(crate) struct Serve {
 
 impl Serve {
     pub(crate) fn run(self) -> io::Result<bool> {
-        let level: tracing::Level = self.log.parse().map_err(io::Error::other)?;
-        tracing_subscriber::fmt()
-            .json()
-            .flatten_event(true)
-            .with_max_level(level)
-            .with_writer(io::stderr)
-            .init();
+        service::log(&self.log)?;
         let descriptors = open_files::allow_more();
         memory::limit(self.memory.saturating_mul(1 << 20));
         let warn = |warning| tracing::warn!(%warning, "the configuration");
@@ -94,20 +87,12 @@ impl Serve {
         let federation = Federation::open_at(&config, self.public_url).map_err(io::Error::other)?;
         let current = Current::new(federation);
         let served = runtime.block_on(async {
-            let listener = listen(self.bind).await?;
-            let for_operator = listen(self.status).await?;
-            let mut terminated = signal(SignalKind::terminate())?;
-            let mut interrupted = signal(SignalKind::interrupt())?;
+            let listener = service::listen(self.bind).await?;
+            let for_operator = service::listen(self.status).await?;
+            let stop = service::stopped()?.shared();
             let status = format!("http://{}/_status", for_operator.local_addr()?);
             tracing::info!(status, "serving the status for the operator");
             println!("http://{}/", listener.local_addr()?);
-            let stop = async {
-                tokio::select! {
-                    _ = terminated.recv() => {}
-                    _ = interrupted.recv() => {}
-                }
-            };
-            let stop = stop.shared();
             let operator = server::Options {
                 operator: true,
                 ..server::Options::default()
@@ -155,12 +140,6 @@ async fn reload(current: Arc<Current>, mut files: ConfigFiles, mut hangup: Signa
         }
         files = current.reload(files).await;
     }
-}
-
-async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    TcpListener::bind(address)
-        .await
-        .map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))
 }
 
 fn web_url(text: &str) -> Result<String, String> {

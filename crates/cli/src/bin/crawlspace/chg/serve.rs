@@ -12,10 +12,8 @@ use crawlspace_serve::server::serve_metrics;
 use crawlspace_urlfrontier::server::{self, Options};
 use crawlspace_urlfrontier::{Service, Store};
 use futures_util::FutureExt;
-use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 
-use crate::{Server, open_files};
+use crate::{Server, open_files, service};
 
 /// Timeout of the server, after which items are not acknowledged as added.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -24,8 +22,9 @@ const RETRIES: u32 = 6;
 
 /// Serve a frontier over gRPC to StormCrawler and other clients of URLFrontier.
 ///
-/// The same as `crawlspace frontier serve`. Creates a packed frontier if the prefix has none. Prints the addresses as soon as it accepts requests. On SIGTERM and
-/// Ctrl-C it acknowledges what it has read, ends all streams, and exits. See docs/guide/urlfrontier.md.
+/// Creates a packed frontier if the prefix has none. Prints the addresses as soon as it accepts requests. On SIGTERM and
+/// Ctrl-C it acknowledges what it has read, ends all streams, and exits. `crawlspace frontier serve` is the same command.
+/// See docs/guide/urlfrontier.md.
 #[derive(Args)]
 #[command(after_help = "Examples:
   crawlspace chg serve --prefix '{web}:'
@@ -59,13 +58,7 @@ pub(crate) struct Serve {
 
 impl Serve {
     pub(crate) fn run(&self) -> io::Result<bool> {
-        let level: tracing::Level = self.log.parse().map_err(io::Error::other)?;
-        tracing_subscriber::fmt()
-            .json()
-            .flatten_event(true)
-            .with_max_level(level)
-            .with_writer(io::stderr)
-            .init();
+        service::log(&self.log)?;
         open_files::allow_more();
         let options = self.options()?;
         if !self.listen.ip().is_loopback() && options.token.is_none() {
@@ -85,10 +78,9 @@ impl Serve {
                 .map_err(io::Error::other)?;
             let store = Store::open(&connection, self.server.prefix.as_bytes()).await;
             let store = store.map_err(io::Error::other)?;
-            let listener = listen(self.listen).await?;
-            let for_operator = listen(self.status).await?;
-            let mut terminated = signal(SignalKind::terminate())?;
-            let mut interrupted = signal(SignalKind::interrupt())?;
+            let listener = service::listen(self.listen).await?;
+            let for_operator = service::listen(self.status).await?;
+            let stop = service::stopped()?.shared();
             let address = listener.local_addr()?;
             let service = Service::new(store, address);
             let scheme = match options.tls {
@@ -97,13 +89,6 @@ impl Serve {
             };
             println!("{scheme}://{address}/");
             println!("http://{}/metrics", for_operator.local_addr()?);
-            let stop = async {
-                tokio::select! {
-                    _ = terminated.recv() => {}
-                    _ = interrupted.recv() => {}
-                }
-            };
-            let stop = stop.shared();
             let shown = service.clone();
             let metrics = move || std::future::ready(shown.metrics());
             let (ended, ()) = tokio::join!(
@@ -138,9 +123,4 @@ impl Serve {
             token: token.transpose()?,
         })
     }
-}
-
-async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let named = |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
-    TcpListener::bind(address).await.map_err(named)
 }
