@@ -337,14 +337,18 @@ impl Spaces {
         if print.len() != space.shape.print_bytes() {
             return None;
         }
-        let before = space.get(print);
-        match known {
+        let before = match known {
             Some(known) => {
                 let record = known.write(print, space.shape.width());
-                space.table.put(print.len(), &record);
+                let before = space.table.put(print.len(), &record);
+                before.and_then(|record| Known::read(&record, print.len()))
             }
-            None => space.table.remove(print),
-        }
+            None => {
+                let before = space.get(print);
+                space.table.remove(print);
+                before
+            }
+        };
         if space.texts.len() > 0 && known.is_none_or(|known| known.state.has_text()) {
             self.removed.extend(space.texts.take(print));
         }

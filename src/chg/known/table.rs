@@ -6,6 +6,7 @@
 use crawlspace_compact::blocks::Blocks;
 use crawlspace_compact::linear::{Bucket, Linear};
 use crawlspace_host::sizes::class;
+use smallvec::SmallVec;
 
 /// Mean number of records per bucket.
 const FULL: usize = 32;
@@ -41,8 +42,10 @@ pub(super) fn position(print: &[u8]) -> u64 {
 impl Records {
     /// Returns the offset of the record with a fingerprint.
     fn find(&self, width: usize, print: &[u8]) -> Option<usize> {
+        let (first, more) = (hash(print), &print[8..]);
         let mut records = self.0.chunks_exact(width);
-        let at = records.position(|record| record[..print.len()] == *print)?;
+        let at =
+            records.position(|record| hash(record) == first && record[8..print.len()] == *more)?;
         Some(at * width)
     }
 
@@ -93,6 +96,9 @@ impl Records {
     }
 }
 
+/// A record as it is stored.
+pub(super) type Stored = SmallVec<[u8; 32]>;
+
 /// A hash table of records.
 #[derive(Clone)]
 pub(super) struct Table {
@@ -141,18 +147,24 @@ impl Table {
         Some(&bucket.0[at..at + self.width])
     }
 
-    /// Stores a record. It replaces the one with the same fingerprint, which is `print_bytes` long.
-    pub(super) fn put(&mut self, print_bytes: usize, record: &[u8]) {
+    /// Stores a record. Returns the one with the same fingerprint, which is `print_bytes` long, that it replaces.
+    pub(super) fn put(&mut self, print_bytes: usize, record: &[u8]) -> Option<Stored> {
         let width = self.width;
+        let mut replaced = None;
         self.buckets.change(hash(record), |bucket| {
             match bucket.find(width, &record[..print_bytes]) {
-                Some(at) => bucket.0[at..at + width].copy_from_slice(record),
+                Some(at) => {
+                    let place = &mut bucket.0[at..at + width];
+                    replaced = Some(Stored::from_slice(place));
+                    place.copy_from_slice(record);
+                }
                 None => bucket.add(record),
             }
         });
         if self.buckets.weight() > self.buckets.len() * FULL * width {
             self.buckets.grow(|bucket, bit| bucket.split(width, bit));
         }
+        replaced
     }
 
     /// Removes the record with a fingerprint, if there is one.

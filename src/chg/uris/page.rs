@@ -7,7 +7,7 @@ use crawlspace_host::defrag::Mover;
 
 use super::encoding::Bytes;
 use super::queue::Spell;
-use super::record::{Position, Record, RecordHead, Records, append};
+use super::record::{Heads, Position, Record, RecordHead, Records, append, append_rest};
 use crate::chg::time::{Millis, unzigzag, zigzag};
 
 /// Maximum size of a page in bytes, except for a page with a single URI. With longer pages, a URI
@@ -74,6 +74,21 @@ impl Page {
         Walk(Records::new(&self.0))
     }
 
+    /// Visits the heads of records until `each` returns false; returns the reader, before the record that `each` refused.
+    fn skip<'a>(
+        &'a self,
+        mut each: impl FnMut(&RecordHead<'a>) -> bool,
+    ) -> (Heads<'a>, Option<RecordHead<'a>>) {
+        let mut heads = Heads::new(&self.0);
+        loop {
+            let head = heads.peek().expect("a page is whole");
+            match head {
+                Some(head) if each(&head) => heads.accept(&head),
+                _ => return (heads, head),
+            }
+        }
+    }
+
     /// Appends the records. The due time of the first record becomes relative to a base.
     pub(super) fn pack(&self, base: Millis, out: &mut Vec<u8>) {
         let split = split_first(&self.0).expect("a page is whole");
@@ -117,25 +132,19 @@ impl Page {
 
     /// Returns the first occupied position at or after a position.
     pub(super) fn first_from(&self, place: Position) -> Option<Position> {
-        let mut records = self.records();
-        while let Some(head) = records.peek() {
-            if head.place >= place {
-                return Some(head.place);
-            }
-            records.0.accept(head);
-        }
-        None
+        let (_, found) = self.skip(|head| head.place < place);
+        found.map(|head| head.place)
     }
 
     /// Returns the position of a URI.
     pub(super) fn find(&self, execution: u64, uri: &[u8]) -> Option<Position> {
-        let mut records = self.records();
-        while let Some(record) = records.step() {
-            if record.place.execution == execution && record.uri == uri {
-                return Some(record.place);
-            }
-        }
-        None
+        let mut common = 0;
+        let (_, found) = self.skip(|head| {
+            common = head.common(common, uri);
+            let is_it = common == uri.len() && head.uri_len() == uri.len();
+            !(is_it && head.place.execution == execution)
+        });
+        found.map(|head| head.place)
     }
 
     /// Visits URIs from a position on until `each` returns false. Returns false if `each` did.
@@ -221,26 +230,48 @@ impl Page {
 
     /// Inserts a URI; returns `None` if its position is occupied.
     pub(super) fn insert(&mut self, record: Record<'_>) -> Option<Stands> {
-        let mut records = self.records();
-        let mut next = records.peek();
-        while let Some(head) = next.filter(|head| head.place <= record.place) {
-            if head.place == record.place {
-                return None;
+        // Number of bytes at the beginning that the URI has in common with the one before it.
+        let mut common = 0;
+        let (heads, after) = self.skip(|head| {
+            let is_before = head.place < record.place;
+            if is_before {
+                common = head.common(common, record.uri);
             }
-            records.0.accept(head);
-            next = records.peek();
+            is_before
+        });
+        if after.is_some_and(|after| after.place == record.place) {
+            return None;
         }
-        let start = records.0.at();
+        let start = heads.at();
         let mut patch = Vec::with_capacity(record.uri.len() + 64);
-        append(&mut patch, records.0.record(), record);
+        let uri = &record.uri[common..];
+        append_rest(
+            &mut patch,
+            heads.place(),
+            Record { uri, ..record },
+            (common, b""),
+        );
         let end = start + patch.len();
         let mut replaced = start;
         let mut run_goes_on = false;
-        if let Some(after) = records.step() {
-            append(&mut patch, Some(record), after);
+        if let Some(after) = after {
+            let shared = after.common(common, record.uri);
+            // The URI shares less with the new one than with the one before.
+            let before = if shared < after.shared {
+                self.uri_before(start)
+            } else {
+                Bytes::new()
+            };
+            let more = before.get(shared..after.shared).unwrap_or_default();
+            let rest = Record {
+                place: after.place,
+                attempts: after.attempts,
+                uri: &after.rest[shared.saturating_sub(after.shared)..],
+            };
+            append_rest(&mut patch, Some(record.place), rest, (shared, more));
             run_goes_on = (after.place.execution, after.place.depth)
                 == (record.place.execution, record.place.depth);
-            replaced = records.0.at();
+            replaced = after.end;
         }
         self.replace(start, replaced, &patch);
         Some(Stands {
@@ -248,6 +279,16 @@ impl Page {
             end,
             run_goes_on,
         })
+    }
+
+    /// Returns the URI of the record that ends at an offset.
+    fn uri_before(&self, end: usize) -> Bytes {
+        let mut records = self.records();
+        while records.0.at() < end && records.step().is_some() {}
+        records
+            .0
+            .record()
+            .map_or_else(Bytes::new, |record| record.uri.into())
     }
 
     /// Removes the URI at a position.
@@ -387,5 +428,67 @@ impl Page {
         append(&mut patch, records.0.record(), first);
         patch.extend_from_slice(&right.0[others.0.at()..]);
         self.replace(self.len(), self.len(), &patch);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn place() -> impl Strategy<Value = Position> {
+        let due = prop_oneof![0..4_u64, 100..300_u64, Just(1_900_000_000_000)];
+        (1..3_u64, 0..3_u32, due, 0..90_u64).prop_map(|(execution, depth, due, seq)| Position {
+            execution,
+            depth,
+            due,
+            seq,
+        })
+    }
+
+    fn uri() -> impl Strategy<Value = Vec<u8>> {
+        (0..150_usize, "[ab]{1,3}")
+            .prop_map(|(len, end)| [&b"x".repeat(len), end.as_bytes()].concat())
+    }
+
+    proptest! {
+        /// A page that changes has the same bytes as a page that is written at once.
+        #[test]
+        fn a_page_does_not_depend_on_its_history(
+            steps in prop::collection::vec((place(), 0..2_u32, uri(), any::<bool>()), 1..80),
+        ) {
+            let mut page = Page::default();
+            let mut all: BTreeMap<Position, (u32, Vec<u8>)> = BTreeMap::new();
+            for (place, attempts, uri, removes) in steps {
+                let first = all.range(place..).next().map(|(place, _)| *place);
+                prop_assert_eq!(page.first_from(place), first);
+                let found = all.iter().find(|(other, (_, known))| {
+                    other.execution == place.execution && *known == uri
+                });
+                prop_assert_eq!(page.find(place.execution, &uri), found.map(|(place, _)| *place));
+                if removes {
+                    let place = first.unwrap_or(place);
+                    let removed = all.remove(&place);
+                    let removed = removed.map(|(attempts, uri)| (attempts, uri.into()));
+                    prop_assert_eq!(page.remove(place), removed);
+                } else {
+                    let record = Record { place, attempts, uri: &uri };
+                    let is_free = !all.contains_key(&place);
+                    prop_assert_eq!(page.insert(record).is_some(), is_free);
+                    all.entry(place).or_insert((attempts, uri));
+                }
+                let mut bytes = Vec::new();
+                let mut before = None;
+                for (place, (attempts, uri)) in &all {
+                    let record = Record { place: *place, attempts: *attempts, uri };
+                    append(&mut bytes, before, record);
+                    before = Some(record);
+                }
+                prop_assert_eq!(&page.0, &bytes);
+            }
+        }
     }
 }

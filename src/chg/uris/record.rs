@@ -16,7 +16,7 @@
 
 use smallvec::SmallVec;
 
-use crawlspace_compact::number::{Malformed, Reader, put, put_bytes};
+use crawlspace_compact::number::{Malformed, Reader, put};
 use crawlspace_host::text::parse_unsigned;
 
 use super::bounds::{MAX_INTEGER, MAX_NUMBER, STORED_BYTES};
@@ -98,12 +98,24 @@ fn shared(a: &[u8], b: &[u8]) -> usize {
 
 /// Appends a record. `before` is the previous record; `None` for the first one.
 pub(super) fn append(out: &mut Vec<u8>, before: Option<Record<'_>>, record: Record<'_>) {
-    let place = record.place;
-    let same = before.filter(|before| {
-        (before.place.execution, before.place.depth) == (place.execution, place.depth)
-            && before.place.due <= place.due
-    });
     let shared = before.map_or(0, |before| shared(before.uri, record.uri));
+    let before = before.map(|before| before.place);
+    let uri = &record.uri[shared..];
+    append_rest(out, before, Record { uri, ..record }, (shared, b""));
+}
+
+/// Appends a record whose URI begins with `shared` bytes of the previous one, and `more`; `record.uri` is the rest.
+pub(super) fn append_rest(
+    out: &mut Vec<u8>,
+    before: Option<Position>,
+    record: Record<'_>,
+    (shared, more): (usize, &[u8]),
+) {
+    let (place, rest) = (record.place, record.uri);
+    let same = before.filter(|before| {
+        (before.execution, before.depth) == (place.execution, place.depth)
+            && before.due <= place.due
+    });
     let mut head = (shared.min(MAX_SHARED) as u8) << SHARED_SHIFT;
     if same.is_some() {
         head |= SAME;
@@ -114,8 +126,8 @@ pub(super) fn append(out: &mut Vec<u8>, before: Option<Record<'_>>, record: Reco
     out.push(head);
     match same {
         Some(before) => {
-            put(out, place.due - before.place.due);
-            let more = place.seq.wrapping_sub(before.place.seq) as i64;
+            put(out, place.due - before.due);
+            let more = place.seq.wrapping_sub(before.seq) as i64;
             put(out, (more << 1 ^ more >> 63) as u64);
         }
         None => {
@@ -131,38 +143,60 @@ pub(super) fn append(out: &mut Vec<u8>, before: Option<Record<'_>>, record: Reco
     if shared >= MAX_SHARED {
         put(out, (shared - MAX_SHARED) as u64);
     }
-    put_bytes(out, &record.uri[shared..]);
+    put(out, (more.len() + rest.len()) as u64);
+    out.extend_from_slice(more);
+    out.extend_from_slice(rest);
 }
 
 /// A decoded record whose URI has not been put together yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecordHead<'a> {
     pub(super) place: Position,
-    attempts: u32,
-    shared: usize,
-    rest: &'a [u8],
+    pub(super) attempts: u32,
+    /// Number of bytes that the URI shares with the previous one.
+    pub(super) shared: usize,
+    /// The rest of the URI.
+    pub(super) rest: &'a [u8],
     /// Offset of the next record.
-    end: usize,
+    pub(super) end: usize,
 }
 
-/// Reads records one after the other.
-pub(super) struct Records<'a> {
+impl RecordHead<'_> {
+    /// Returns the number of bytes at the beginning that the URI has in common with another one, of which the previous
+    /// URI has `before`.
+    #[inline]
+    pub(super) fn common(&self, before: usize, uri: &[u8]) -> usize {
+        if self.shared > before {
+            before
+        } else {
+            self.shared + shared(self.rest, &uri[self.shared..])
+        }
+    }
+
+    /// Returns the length of the URI.
+    #[inline]
+    pub(super) fn uri_len(&self) -> usize {
+        self.shared + self.rest.len()
+    }
+}
+
+/// Reads the heads of records one after the other, without putting their URIs together.
+#[derive(Clone, Copy)]
+pub(super) struct Heads<'a> {
     bytes: &'a [u8],
     at: usize,
     place: Option<Position>,
-    attempts: u32,
-    uri: SmallVec<[u8; 256]>,
+    uri_len: usize,
 }
 
-impl<'a> Records<'a> {
+impl<'a> Heads<'a> {
     /// Creates a reader that starts before the first record.
-    pub(super) fn new(bytes: &'a [u8]) -> Records<'a> {
-        Records {
+    pub(super) fn new(bytes: &'a [u8]) -> Heads<'a> {
+        Heads {
             bytes,
             at: 0,
             place: None,
-            attempts: 0,
-            uri: SmallVec::new(),
+            uri_len: 0,
         }
     }
 
@@ -171,17 +205,51 @@ impl<'a> Records<'a> {
         self.at
     }
 
-    /// Returns the record that was read last.
-    pub(super) fn record(&self) -> Option<Record<'_>> {
-        Some(Record {
-            place: self.place?,
-            attempts: self.attempts,
-            uri: &self.uri,
-        })
+    /// Returns the position of the record that was read last.
+    pub(super) fn place(&self) -> Option<Position> {
+        self.place
     }
 
     /// Returns the head of the next record without consuming the record; `None` at the end.
+    #[inline]
     pub(super) fn peek(&self) -> Result<Option<RecordHead<'a>>, Malformed> {
+        match self.peek_short() {
+            Some(head) => Ok(Some(head)),
+            None => self.peek_any(),
+        }
+    }
+
+    /// Returns the head of the next record if all its numbers are short, as they are in most records.
+    #[inline]
+    fn peek_short(&self) -> Option<RecordHead<'a>> {
+        let before = self.place?;
+        let (&[head, due, more, len], after) = self.bytes[self.at..].split_first_chunk()?;
+        let shared = usize::from(head >> SHARED_SHIFT);
+        if head & (SAME | TRIED) != SAME || shared == MAX_SHARED || (due | more | len) >= 0x80 {
+            return None;
+        }
+        let rest = after.get(..len.into())?;
+        let step = u64::from(more >> 1);
+        let seq = if more & 1 == 0 {
+            before.seq + step
+        } else {
+            before.seq.checked_sub(step + 1)?
+        };
+        let due = before.due + u64::from(due);
+        let is_valid = shared <= self.uri_len && shared + rest.len() > 0;
+        if !is_valid || seq >= MAX_NUMBER || due > MAX_INTEGER {
+            return None;
+        }
+        Some(RecordHead {
+            place: Position { due, seq, ..before },
+            attempts: 0,
+            shared,
+            rest,
+            end: self.at + 4 + rest.len(),
+        })
+    }
+
+    fn peek_any(&self) -> Result<Option<RecordHead<'a>>, Malformed> {
         let mut parts = Reader::from(self.bytes, self.at);
         let Ok(head) = parts.byte() else {
             return Ok(None);
@@ -221,7 +289,7 @@ impl<'a> Records<'a> {
         }
         let len = number(STORED_BYTES as u64)? as usize;
         let rest = parts.take(len)?;
-        if shared > self.uri.len() || !(1..=STORED_BYTES).contains(&(shared + len)) {
+        if shared > self.uri_len || !(1..=STORED_BYTES).contains(&(shared + len)) {
             return Err(Malformed("has a URI of invalid length"));
         }
         Ok(Some(RecordHead {
@@ -234,12 +302,56 @@ impl<'a> Records<'a> {
     }
 
     /// Consumes the record with this head.
-    pub(super) fn accept(&mut self, head: RecordHead<'a>) {
+    #[inline]
+    pub(super) fn accept(&mut self, head: &RecordHead<'a>) {
         self.place = Some(head.place);
+        self.uri_len = head.uri_len();
+        self.at = head.end;
+    }
+}
+
+/// Reads records one after the other.
+pub(super) struct Records<'a> {
+    heads: Heads<'a>,
+    attempts: u32,
+    uri: SmallVec<[u8; 256]>,
+}
+
+impl<'a> Records<'a> {
+    /// Creates a reader that starts before the first record.
+    pub(super) fn new(bytes: &'a [u8]) -> Records<'a> {
+        Records {
+            heads: Heads::new(bytes),
+            attempts: 0,
+            uri: SmallVec::new(),
+        }
+    }
+
+    /// Returns the offset of the next record.
+    pub(super) fn at(&self) -> usize {
+        self.heads.at
+    }
+
+    /// Returns the record that was read last.
+    pub(super) fn record(&self) -> Option<Record<'_>> {
+        Some(Record {
+            place: self.heads.place?,
+            attempts: self.attempts,
+            uri: &self.uri,
+        })
+    }
+
+    /// Returns the head of the next record without consuming the record; `None` at the end.
+    pub(super) fn peek(&self) -> Result<Option<RecordHead<'a>>, Malformed> {
+        self.heads.peek()
+    }
+
+    /// Consumes the record with this head.
+    pub(super) fn accept(&mut self, head: RecordHead<'a>) {
+        self.heads.accept(&head);
         self.attempts = head.attempts;
         self.uri.truncate(head.shared);
         self.uri.extend_from_slice(head.rest);
-        self.at = head.end;
     }
 
     /// Reads the next record. Returns false at the end.

@@ -74,10 +74,15 @@ impl Part {
         }
     }
 
-    const fn scale(name: &'static str, page: &'static str, measure: fn(&Plan) -> Section) -> Part {
+    const fn scale(
+        name: &'static str,
+        pieces: &'static str,
+        page: &'static str,
+        measure: fn(&Plan) -> Section,
+    ) -> Part {
         Part {
             is_scale: true,
-            ..Part::new(name, "", page, measure)
+            ..Part::new(name, pieces, page, measure)
         }
     }
 
@@ -118,8 +123,8 @@ const PARTS: [Part; 9] = [
         federation::measure,
     ),
     Part::new("index", "X1 X2 X3", "index-cache", index_cache::measure),
-    Part::scale("dedupe", "dedupe-scale", dedupe::scale),
-    Part::scale("chg", "chg-scale", chg::scale),
+    Part::scale("dedupe", "", "dedupe-scale", dedupe::scale),
+    Part::scale("chg", "C6 K1", "chg-scale", chg::scale),
 ];
 
 /// The size of a run.

@@ -119,6 +119,37 @@ impl<'a> Crawl<'a> {
     }
 }
 
+/// Returns the bytes that a done URL takes in memory and in the RDB file.
+fn footprint(crawl: &mut Crawl<'_>, urls: u64) -> (f64, f64) {
+    say(&format!("K1: {} known URLs", grouped(urls)));
+    let before = Footprint::of(&crawl.server);
+    crawl.done(0..urls);
+    let grown = Footprint::of(&crawl.server).since(before, urls);
+    ok!(crawl.server.wire(), "SAVE");
+    let file = rdb_bytes(&crawl.server) as f64 / urls as f64;
+    (grown.resident, file)
+}
+
+/// Adds the rows about memory.
+fn footprints(found: &mut Findings, urls: u64, ours: (f64, f64), theirs: (f64, f64)) {
+    let bytes = |bytes: f64| format!("{bytes:.1} B");
+    table! { found;
+        "K1", format!("memory of a done URL, {} of them", grouped(urls)), "`SADD` of fingerprints",
+            bytes(ours.0), bytes(theirs.0), ours.0, targets::KNOWN_MEMORY;
+        "K1", format!("RDB file per done URL, {} of them", grouped(urls)), "`SADD` of fingerprints",
+            bytes(ours.1), bytes(theirs.1), ours.1, targets::KNOWN_FILE;
+    }
+}
+
+/// Measures only the memory.
+pub fn memory(hosts: &Hosts, urls: u64) -> Findings {
+    let [ours, theirs] =
+        [Kind::Ours, Kind::Set].map(|kind| footprint(&mut Crawl::start(kind, hosts), urls));
+    let mut found = Findings::default();
+    footprints(&mut found, urls, ours, theirs);
+    found
+}
+
 /// Measures both.
 pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     let urls = plan.scaled(10_000_000) / CALL * CALL;
@@ -133,14 +164,8 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
         mut set_again,
     ] = std::array::from_fn(|_| Series::default());
     for kind in [Kind::Ours, Kind::Set] {
-        say(&format!("K1: {} known URLs", grouped(urls)));
         let mut crawl = Crawl::start(kind, hosts);
-        let before = Footprint::of(&crawl.server);
-        crawl.done(0..urls);
-        let grown = Footprint::of(&crawl.server).since(before, urls);
-        ok!(crawl.server.wire(), "SAVE");
-        let file = rdb_bytes(&crawl.server) as f64 / urls as f64;
-        memory.push((grown.resident, file));
+        memory.push(footprint(&mut crawl, urls));
         for rep in 0..plan.reps as u64 {
             let first = urls + rep * 5 * TIMED;
             match kind {
@@ -163,17 +188,10 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
         added_again.push(crawl.time(first, 5, true));
     }
     ok!(crawl.server.wire(), "FLUSHALL");
-    let [(ours, our_file), (theirs, their_file)] = memory[..] else {
-        unreachable!("two servers")
-    };
-    let bytes = |bytes: f64| format!("{bytes:.1} B");
     let micros = |micros: &Series| micros.shown(|micros| format!("{micros:.2} µs"));
     let mut found = Findings::default();
+    footprints(&mut found, urls, memory[0], memory[1]);
     table! { found;
-        "K1", format!("memory of a done URL, {} of them", grouped(urls)), "`SADD` of fingerprints",
-            bytes(ours), bytes(theirs), ours, targets::KNOWN_MEMORY;
-        "K1", "RDB file per done URL", "`SADD` of fingerprints", bytes(our_file), bytes(their_file), our_file,
-            targets::KNOWN_FILE;
         "K1", "`DISCOVER` of 100 URLs that are done, per URL", "`SADD` of known fingerprints", micros(&done),
             micros(&set_again), done.clone(), targets::KNOWN_TIME;
         "K1", "`DISCOVER` of 100 URLs that are queued, per URL", "`ADDURI` of the same", micros(&queued),

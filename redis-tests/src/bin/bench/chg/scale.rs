@@ -6,6 +6,7 @@ use redis_tests::{Options, Server, ok};
 
 use super::commands;
 use super::hosts::Hosts;
+use super::known;
 use super::saturated::{WORKERS, our_pages};
 use super::{packed_options, queued, quiet};
 use crate::Plan;
@@ -57,8 +58,26 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
 pub fn scale(plan: &Plan) -> Section {
     let hosts = Hosts { seed: plan.seed };
     let all = plan.scaled(plan.scale.unwrap_or(GROUPS));
+    let found = plan.findings(&[
+        ("C6", &|| frontiers(plan, &hosts, all)),
+        ("K1", &|| known::memory(&hosts, all * URIS)),
+    ]);
+    Section {
+        title: "CHG at scale",
+        method: format!(
+            include_str!("scale/method.md"),
+            groups = grouped(all),
+            uris = URIS,
+            seed = plan.seed
+        ),
+        found,
+    }
+}
+
+/// Measures a packed frontier that grows to a number of groups.
+fn frontiers(plan: &Plan, hosts: &Hosts, all: u64) -> Findings {
     let command = format!("chg SCALE={all}");
-    let (mut found, stops) = grow(plan, &hosts, &[all / 100, all / 10, all], &command);
+    let (mut found, stops) = grow(plan, hosts, &[all / 100, all / 10, all], &command);
     found.chart(Chart {
         name: "scale-frontier",
         title: "A packed frontier by the number of its groups".into(),
@@ -76,16 +95,7 @@ pub fn scale(plan: &Plan) -> Section {
         ],
         is_logarithmic: true,
     });
-    Section {
-        title: "CHG at scale",
-        method: format!(
-            include_str!("scale/method.md"),
-            groups = grouped(all),
-            uris = URIS,
-            seed = plan.seed
-        ),
-        found,
-    }
+    found
 }
 
 /// Grows a packed frontier to each of the sizes, and a frontier on plain keys to the first size.
