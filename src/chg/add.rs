@@ -208,11 +208,17 @@ impl<K: Store> Frontier<K> {
             let mut loaded = self.groups.load(ks, uri.chg)?;
             self.reclaim(ks, &mut loaded, now)?;
             let key = self.keys.uris_key(ks, uri.chg);
+            let is_used_up = loaded.group.options.budget == Some(0);
             let has = self.groups.kept(ks, &loaded, |kept| {
                 let first = kept.count_of(execution) == 0;
-                // The record of a URL tells if the execution has it, but not in which group.
-                let may_be_here = !first && (!remembers || (is_known && weight.is_some()));
-                (first, may_be_here && kept.contains(execution, name))
+                // The record of a URL tells if the execution has it, but not in which group. Without records, the
+                // change tells if the group has it, unless it must not be added.
+                let matters = if remembers {
+                    is_known && weight.is_some()
+                } else {
+                    is_used_up
+                };
+                (first, matters && !first && kept.contains(execution, name))
             })?;
             let (first, is_here) = has.unwrap_or((true, false));
             let known = is_here || is_known;
@@ -220,7 +226,7 @@ impl<K: Store> Frontier<K> {
                 all.push(Entered::Known(loaded.group.uris));
                 continue;
             }
-            if loaded.group.options.budget == Some(0) {
+            if is_used_up {
                 all.push(if known {
                     Entered::Known(loaded.group.uris)
                 } else {

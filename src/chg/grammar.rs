@@ -765,6 +765,7 @@ command! {
                 ("WAITING", Queue::Waiting),
                 ("READY", Queue::Ready),
                 ("BUSY", Queue::Busy),
+                ("FREED", Queue::Freed),
             ]).after("STATE"),
             from: Option<Option<Cursor>> =
                 Form::text("cursor", "0", |text| cursor(text, Cursor::parse)).after("CURSOR"),

@@ -21,10 +21,16 @@ use super::uris::{Changed, End, Op};
 const MAX_ENDED: usize = 4;
 
 /// Returns the member of `chg_later` for a lease.
-fn member(token: Token, chg: &[u8]) -> Id {
+pub(super) fn member(token: Token, chg: &[u8]) -> Id {
     let mut member = Id::from_slice(&token.to_be_bytes());
     member.extend_from_slice(chg);
     member
+}
+
+/// Returns the token and the group of a member of `chg_later`.
+pub(super) fn parts(member: &[u8]) -> Option<(Token, &[u8])> {
+    let (token, chg) = member.split_first_chunk()?;
+    Some((Token::from_be_bytes(*token), chg))
 }
 
 /// Returns the second deadline of a lease whose group was freed, also if it has passed.
@@ -80,8 +86,7 @@ impl<K: Store> Frontier<K> {
             };
             let first = Id::from_slice(first.as_ref());
             ks.zset_del(&self.keys.once.later, &first)?;
-            if let Some((token, chg)) = first.split_first_chunk() {
-                let token = Token::from_be_bytes(*token);
+            if let Some((token, chg)) = parts(&first) {
                 self.end_later(ks, (chg, token), deadline, now)?;
             }
         }

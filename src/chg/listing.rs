@@ -11,6 +11,7 @@ use super::frontier::Frontier;
 use super::groups::Groups;
 use super::keys::Keys;
 use super::known::State;
+use super::later::{member, parts};
 use super::packed::Ended;
 use super::packed::listed::{Listed, Place};
 use super::store::Store;
@@ -26,11 +27,13 @@ pub enum Queue {
     Ready,
     /// `chg_busy`.
     Busy,
+    /// `chg_later`: leases that have freed their group.
+    Freed,
 }
 
 impl Queue {
     /// All queues in listing order, which is the order in which a group passes through them.
-    pub const ALL: [Queue; 3] = [Queue::Waiting, Queue::Ready, Queue::Busy];
+    const ALL: [Queue; 4] = [Queue::Waiting, Queue::Ready, Queue::Busy, Queue::Freed];
 
     /// Returns the state of a group in this queue.
     pub fn name(self) -> &'static str {
@@ -38,6 +41,7 @@ impl Queue {
             Queue::Waiting => "waiting",
             Queue::Ready => "ready",
             Queue::Busy => "busy",
+            Queue::Freed => "freed",
         }
     }
 }
@@ -68,12 +72,23 @@ impl Cursor {
         }
         let (score, chg) = split(place)?;
         let score: f64 = std::str::from_utf8(score).ok()?.parse().ok()?;
-        (!score.is_nan()).then(|| Cursor::Behind(queue, score, chg.to_vec()))
+        let member = if queue == Queue::Freed {
+            let (token, chg) = split(chg)?;
+            member(parse_unsigned(token)?, chg).to_vec()
+        } else {
+            chg.to_vec()
+        };
+        (!score.is_nan()).then_some(Cursor::Behind(queue, score, member))
     }
 
     /// Returns the cursor in the form that clients get.
     fn to_text(&self) -> Vec<u8> {
         match self {
+            Cursor::Behind(Queue::Freed, score, member) => {
+                let (token, chg) = parts(member).unwrap_or_default();
+                let begin = format!("{}:{score}:{token}:", Queue::Freed.name());
+                [begin.as_bytes(), chg].concat()
+            }
             Cursor::Behind(queue, score, chg) => {
                 [format!("{}:{score}:", queue.name()).as_bytes(), chg].concat()
             }
@@ -160,7 +175,7 @@ fn page(next: Option<Vec<u8>>, entries: Vec<Reply>) -> Reply {
 }
 
 impl<K: Store> Frontier<K> {
-    /// Returns up to `count` groups after a cursor, from one queue or from all:
+    /// Returns up to `count` groups after a cursor, from one queue or from all but `chg_later`:
     /// `[cursor, [[chg, state, due, c] ...]]`.
     ///
     /// # Errors
@@ -176,7 +191,8 @@ impl<K: Store> Frontier<K> {
         let queues = Queue::ALL.into_iter();
         let queues = queues.skip_while(|&queue| first.is_some_and(|first| queue != first));
         let mut listed = Vec::new();
-        for queue in queues.filter(|&queue| only.is_none_or(|only| queue == only)) {
+        let is_wanted = |queue| only.map_or(queue != Queue::Freed, |only| queue == only);
+        for queue in queues.filter(|&queue| is_wanted(queue)) {
             let cursor = cursor.filter(|cursor| cursor.queue() == queue);
             let left = count - listed.len() as u64;
             let next = list_some(
@@ -286,6 +302,10 @@ fn list_some<K: Store>(
     let key = match queue {
         Queue::Waiting => keys.once.wait.clone(),
         Queue::Busy => keys.once.busy.clone(),
+        Queue::Freed if ks.packed(|packed| packed.has_later())? == Some(true) => {
+            keys.once.later.clone()
+        }
+        Queue::Freed => return Ok(Cursor::Behind(queue, f64::INFINITY, Vec::new())),
         Queue::Ready => {
             let mut end = ks.list_len(&keys.once.ready)?;
             if let Some(Cursor::Before(at)) = cursor {
@@ -305,10 +325,14 @@ fn list_some<K: Store>(
     };
     ks.zset_range(&key, rank, count, &mut batch)?;
     let mut end = Cursor::Behind(queue, f64::NEG_INFINITY, Vec::new());
-    for (chg, _) in batch.iter() {
-        let score = ks.zset_score(&key, chg)?.unwrap_or(0.0);
+    for (member, _) in batch.iter() {
+        let score = ks.zset_score(&key, member)?.unwrap_or(0.0);
+        let chg = match queue {
+            Queue::Freed => parts(member).unwrap_or_default().1,
+            _ => member,
+        };
         listed.push(entry(groups, ks, chg, queue, Some(of_score(score)))?);
-        end = Cursor::Behind(queue, score, chg.to_vec());
+        end = Cursor::Behind(queue, score, member.to_vec());
     }
     Ok(end)
 }
@@ -497,6 +521,7 @@ mod tests {
             Cursor::Before(7),
             Cursor::Behind(Queue::Waiting, 1.5e12 + 1.0 / 2048.0, b"a:b\xff\0".to_vec()),
             Cursor::Behind(Queue::Busy, f64::NEG_INFINITY, Vec::new()),
+            Cursor::Behind(Queue::Freed, 1.5e12, member(7, b"a:\xff").to_vec()),
         ] {
             assert_eq!(Cursor::parse(&cursor.to_text()), Some(cursor));
         }

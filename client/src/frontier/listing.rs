@@ -46,15 +46,18 @@ pub enum Queue {
     Ready,
     /// Groups that workers are fetching from.
     Busy,
+    /// Groups that leases have freed before the end of their URIs. A listing of all queues does not contain them.
+    Freed,
 }
 
 impl Queue {
     /// Returns the name of the queue in the protocol.
-    pub(super) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Queue::Waiting => "waiting",
             Queue::Ready => "ready",
             Queue::Busy => "busy",
+            Queue::Freed => "freed",
         }
     }
 }
@@ -62,7 +65,7 @@ impl Queue {
 impl FromRedisValue for Queue {
     fn from_redis_value(value: Value) -> Result<Queue, ParsingError> {
         let name: String = FromRedisValue::from_redis_value(value)?;
-        let all = [Queue::Waiting, Queue::Ready, Queue::Busy];
+        let all = [Queue::Waiting, Queue::Ready, Queue::Busy, Queue::Freed];
         let named = all.into_iter().find(|queue| queue.name() == name);
         named.ok_or_else(|| format!("invalid group queue '{name}'").into())
     }

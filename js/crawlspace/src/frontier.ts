@@ -256,7 +256,7 @@ export interface PageOptions {
 /** A queued group. */
 export interface QueuedGroup {
   readonly group: Buffer;
-  readonly state: "waiting" | "ready" | "busy";
+  readonly state: "waiting" | "ready" | "busy" | "freed";
   readonly time: number;
   readonly count: number;
 }

@@ -90,8 +90,8 @@ const SAMPLES: &[&str] = &rows![
     "PAUSE EXECUTION crawl"; "RESUME"; "RESUME paused"; "RESUME EXECUTION held-back"; "LIMIT new PARALLEL 2";
     "LIMIT waiting PARALLEL 2 GAP 10 DELAY 10 BUDGET 10"; "GROUP shared new"; "GROUP shared waiting ready";
     "DROP crawl"; "DROP GROUP waiting"; "MOVE waiting new"; "WHY waiting"; "WHY held"; "INFO"; "INFO EXECUTION crawl"; "LIST";
-    "LIST STATE WAITING CURSOR 0 COUNT 5"; "LIST STATE READY"; "LIST STATE BUSY"; "URIS kept";
-    "URIS kept CURSOR 0 COUNT 5"; "CHECK"; "REPAIR"; "EXTEND kept <kept> 1000"; "MOVE ready later";
+    "LIST STATE WAITING CURSOR 0 COUNT 5"; "LIST STATE READY"; "LIST STATE BUSY"; "LIST STATE FREED";
+    "URIS kept"; "URIS kept CURSOR 0 COUNT 5"; "CHECK"; "REPAIR"; "EXTEND kept <kept> 1000"; "MOVE ready later";
     "PACK"; "UNPACK";
 ];
 
@@ -182,7 +182,8 @@ const REFUSED: &[(&str, &str)] = &rows![
 ];
 
 const READS: &[&str] = &rows![
-    "INFO"; "LIST"; "LIST STATE WAITING"; "LIST STATE READY"; "LIST STATE BUSY"; "WHY held"; "WHY blocked";
+    "INFO"; "LIST"; "LIST STATE WAITING"; "LIST STATE READY"; "LIST STATE BUSY";
+    "LIST STATE FREED"; "WHY held"; "WHY blocked";
     "WHY of-a-paused-crawl"; "WHY member2"; "WHY parallel"; "URIS kept"; "CHECK";
 ];
 

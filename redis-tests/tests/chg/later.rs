@@ -69,6 +69,46 @@ fn host_is_free_while_the_url_is_still_leased() {
 }
 
 #[test]
+fn leases_that_have_freed_their_groups_are_listed_by_their_second_deadline() {
+    let (_server, mut f) = packed();
+    for (chg, later) in [("a", 3000), ("b:b", 1000), ("c", 1000), ("a", 2000)] {
+        discover(&mut f, chg, &[&format!("{chg}-{later}")]);
+        let (chg, token, _) = take(&mut f, "NEXT URIS 1");
+        f.ok(format!("RELEASE {chg} {token} DELAY 0 LATER {later}"));
+    }
+    discover(&mut f, "a", &["more"]);
+    let mut listed = Vec::new();
+    let mut cursor = "0".to_owned();
+    while cursor != "0" || listed.is_empty() {
+        let page = f.ok(format!("LIST STATE FREED COUNT 1 CURSOR {cursor}"));
+        let [next, groups] = page.items() else {
+            panic!("{page:?}")
+        };
+        cursor = next.text();
+        listed.extend(groups.items().iter().map(|group| {
+            let group = group.items();
+            assert_eq!(group[1].text(), "freed");
+            (group[0].text(), group[2].int() - T0, group[3].int())
+        }));
+    }
+    let expected = [
+        ("b:b", 1000, 1),
+        ("c", 1000, 1),
+        ("a", 2000, 3),
+        ("a", 3000, 3),
+    ];
+    assert_eq!(listed, expected.map(|(chg, at, n)| (chg.to_owned(), at, n)));
+    assert_eq!(
+        f.ok("LIST").items()[1].items().len(),
+        1,
+        "the other lists do not have them"
+    );
+    for cursor in ["freed:1", "freed:1:2", "freed:1:x:a", "busy:1:a"] {
+        f.refused(format!("LIST STATE FREED CURSOR {cursor}"), "ERR ");
+    }
+}
+
+#[test]
 fn url_returns_after_the_second_deadline_and_is_given_up() {
     let (_server, mut f) = packed();
     f.ok("DISCOVER crawl KEYPAYLOAD ITEMS 1 h 0 2 u k p");

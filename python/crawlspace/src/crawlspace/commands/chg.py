@@ -309,10 +309,10 @@ def _groups(reply: Any) -> GroupsPage:
 def list_groups(
     prefix: bytes, *, state: Optional[str] = None, cursor: Optional[Bytes] = None, count: Optional[int] = None
 ) -> Command[GroupsPage]:
-    """Returns a page of queued groups; ``state`` is ``waiting``, ``ready`` or ``busy`` (CHG.LIST)."""
+    """Returns a page of queued groups; ``state`` is ``waiting``, ``ready``, ``busy`` or ``freed`` (CHG.LIST)."""
     words: List[Word] = ["CHG.LIST", prefix]
     if state is not None:
-        words += (b"STATE", word(state, ("waiting", "ready", "busy")))
+        words += (b"STATE", word(state, ("waiting", "ready", "busy", "freed")))
     text(words, b"CURSOR", cursor)
     number(words, b"COUNT", count)
     return Command(words, _groups)

@@ -1,5 +1,7 @@
 //! K1: memory of known URLs, and time to discover URLs, beside the set of fingerprints of scrapy-redis.
 
+use std::time::Duration;
+
 use redis_tests::{Options, Server, ok};
 
 use super::hosts::Hosts;
@@ -125,7 +127,8 @@ fn footprint(crawl: &mut Crawl<'_>, urls: u64) -> (f64, f64) {
     let before = Footprint::of(&crawl.server);
     crawl.done(0..urls);
     let grown = Footprint::of(&crawl.server).since(before, urls);
-    ok!(crawl.server.wire(), "SAVE");
+    let mut patient = crawl.server.wire().within(Duration::from_secs(900));
+    ok!(patient, "SAVE");
     let file = rdb_bytes(&crawl.server) as f64 / urls as f64;
     (grown.resident, file)
 }

@@ -18,7 +18,8 @@ use crate::{Asking, time};
 /// List the queued groups, each with its queue.
 ///
 /// Waiting groups come first, ordered by due time; then ready groups; then leased groups, ordered by deadline. Groups
-/// without queued URIs are not listed.
+/// without queued URIs are not listed. `--state freed` lists the leases that have freed their group, with the time until
+/// which they keep their URIs.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace chg groups --state ready --count 1000 --json")]
@@ -26,7 +27,7 @@ pub(crate) struct Groups {
     #[command(flatten)]
     asking: Asking,
     /// List only the groups of this queue.
-    #[arg(long, value_name = "QUEUE", value_parser = PossibleValuesParser::new(["waiting", "ready", "busy"]))]
+    #[arg(long, value_name = "QUEUE", value_parser = PossibleValuesParser::new(["waiting", "ready", "busy", "freed"]))]
     state: Option<String>,
     #[command(flatten)]
     most: Most,
@@ -86,7 +87,8 @@ impl Groups {
         let queue = self.state.as_deref().map(|state| match state {
             "waiting" => Queue::Waiting,
             "ready" => Queue::Ready,
-            _ => Queue::Busy,
+            "busy" => Queue::Busy,
+            _ => Queue::Freed,
         });
         let page = |cursor: Option<&[u8]>, count| frontier.list(queue, cursor, count);
         let groups = self.most.of(page)?;
@@ -105,14 +107,9 @@ fn print_groups(groups: &[ListedGroup]) -> io::Result<()> {
     }
     let mut table = Columns::new("group | state | due | URIs>");
     for group in groups {
-        let state = match group.state {
-            Queue::Waiting => "waiting",
-            Queue::Ready => "ready",
-            Queue::Busy => "busy",
-        };
         let cells = [
             text(&group.chg),
-            state.to_owned(),
+            group.state.name().to_owned(),
             time::utc(group.due),
             count(group.count),
         ];
