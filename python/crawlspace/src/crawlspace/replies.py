@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Type, TypeVar, Union, get_type_hints
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Type, TypeVar, Union, cast, get_type_hints
 
 T = TypeVar("T")
 
 #: Makes a named tuple of a row that has as many elements, several times faster than a call of its class.
 new = tuple.__new__
+
+
+def rows(kind: Type[T]) -> Callable[[Any], List[Optional[T]]]:
+    """Returns a function that makes this NamedTuple of each row, and None of a row that is None."""
+    make: Callable[[Any], T] = functools.partial(cast(Any, new), kind)
+
+    def parse(reply: Any) -> List[Optional[T]]:
+        try:
+            return list(map(make, reply))
+        except TypeError:
+            return [row and make(row) for row in reply]
+
+    return parse
 
 
 def pairs(reply: Any) -> List[Tuple[Any, Any]]:

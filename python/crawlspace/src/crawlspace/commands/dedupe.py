@@ -23,6 +23,7 @@ from ..replies import (
     named,
     new,
     pairs,
+    rows,
 )
 from . import Bytes, Command, Seq, Wait, Word, data, many, nothing, number, same, text, word
 
@@ -150,6 +151,9 @@ def crawls(prefix: bytes, *, state: Optional[str] = None) -> Command[Dict[bytes,
     return Command(words, lambda reply: {crawl: _crawl_state(row) for crawl, row in pairs(reply)}, is_job=True)
 
 
+_records, _wacz_records = rows(Record), rows(WaczRecord)
+
+
 def lookup(
     prefix: bytes, hashes: Iterable[Bytes], *, crawl: Optional[Bytes] = None
 ) -> Command[List[Optional[Record]]]:
@@ -162,7 +166,7 @@ def lookup(
     found = many(hashes)
     if not found:
         return Command([], lambda _: [])
-    return Command(words + found, lambda reply: [row and new(Record, row) for row in reply])
+    return Command(words + found, _records)
 
 
 def lookup_with_wacz(
@@ -174,7 +178,7 @@ def lookup_with_wacz(
     found = many(hashes)
     if not found:
         return Command([], lambda _: [])
-    return Command([*words, b"WITHWACZ", *found], lambda reply: [row and new(WaczRecord, row) for row in reply])
+    return Command([*words, b"WITHWACZ", *found], _wacz_records)
 
 
 def lookup_url(
