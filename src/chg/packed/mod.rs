@@ -30,6 +30,7 @@ mod small;
 mod spelling;
 mod unknown;
 mod unpack;
+mod uris;
 
 use crawlspace_host::keyspace::KeyError;
 use crawlspace_host::text::Shown;

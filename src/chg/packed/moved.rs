@@ -7,12 +7,13 @@ use super::super::group::{FIELD_NAMES, Group, Id};
 use super::super::uris::{Bytes, URI_BYTES, Uris};
 use super::element::Element;
 use super::groups::Stock;
-use super::keys::{Packed, Value, number_of, numbers};
+use super::keys::{Packed, Value};
 use super::log::Kind;
 use super::name::Name;
 use super::order::Order;
 use super::record::{Record, SETS};
 use super::spelling::Spelling;
+use super::uris::{number_of, numbers};
 use crate::texts::Texts;
 
 /// Maximum number of queued URIs of a group that is translated at once. Lower in tests.

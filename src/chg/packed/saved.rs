@@ -14,10 +14,11 @@ use super::Moving;
 use super::element::{Carrier, Element};
 use super::executions::Executions;
 use super::groups::Stock;
-use super::keys::{Numbers, Packed, hold_added, log_group, numbers, stored_number};
+use super::keys::{Packed, log_group};
 use super::log::{Entries, Kind, Log};
 use super::record::{Record, SETS};
 use super::spelling::Spelling;
+use super::uris::{Numbers, hold_added, numbers, stored_number};
 
 /// Envelope of each chunk.
 pub const ENVELOPE: Envelope = Envelope {

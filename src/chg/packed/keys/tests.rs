@@ -1,4 +1,6 @@
 use super::super::super::keys::OF;
+use super::super::super::uris::{Changed, Op};
+use super::super::uris::numbers;
 use super::*;
 
 impl Packed {
