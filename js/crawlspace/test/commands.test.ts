@@ -80,7 +80,7 @@ async function callEverything(): Promise<void> {
     () => f.why("g"),
     () => f.info(),
     () => f.executionInfo("e"),
-    ...(["waiting", "ready", "busy"] as const).map((state) => () => f.list({ state, cursor: "1", count: 2 })),
+    ...(["waiting", "ready", "busy", "freed"] as const).map((state) => () => f.list({ state, cursor: "1", count: 2 })),
     () => f.uris("g", { cursor: "1", count: 2 }),
     () => f.urls("e", { state: "queued", count: 2 }),
     () => f.urls("e", { state: "leased" }),

@@ -96,6 +96,7 @@ FRONTIER: List[Call] = [
     call("sweep", limit=10),
     call("list", state="ready"),
     call("list", state="busy", cursor="0"),
+    call("list", state="freed"),
     call("expired", count=10),
     call("check"),
     call("repair"),
