@@ -5,14 +5,14 @@ use std::pin::pin;
 use std::time::Duration;
 
 use crawlspace_client::Batch;
-use crawlspace_client::frontier::{Held, ListedUri, Millis, Selection};
-use futures_util::{Stream, StreamExt};
+use crawlspace_client::frontier::{Held, ListedUrl, Millis, Selection, State};
+use futures_util::{Stream, StreamExt, TryStreamExt};
 
 use crate::store::Store;
 
 type Result<T> = std::result::Result<T, crawlspace_client::Error>;
 
-/// Groups or URIs of a page.
+/// Number of URLs of a page.
 const PAGE: u32 = 1000;
 /// Number of groups whose state is read together.
 const GROUPS: usize = 128;
@@ -46,108 +46,100 @@ impl Filter {
 }
 
 impl Store {
-    /// Lists the queued groups that have URIs of a crawl, each once. Without `blocked`, omits those that are blocked.
+    /// Lists the queues that have queued or held URLs of a crawl, each once. Without `inactive`, omits those that are
+    /// blocked or paused.
     pub(crate) async fn queues(
         &self,
         crawl: &str,
-        blocked: bool,
+        inactive: bool,
         (skip, take): (usize, usize),
     ) -> Result<Vec<String>> {
-        let (mut seen, mut found, mut cursor) = (HashSet::new(), Vec::new(), None::<Vec<u8>>);
-        let mut passed = 0;
-        loop {
-            let page = self.frontier.list(None, cursor.as_deref(), PAGE).await?;
-            let groups = page.entries.into_iter().map(|group| group.chg);
-            let groups: Vec<Vec<u8>> = groups.filter(|chg| seen.insert(chg.clone())).collect();
-            for slice in groups.chunks(GROUPS) {
-                let batch = Batch::new();
-                let over = self.frontier.over(&batch);
-                let asked: Vec<_> = slice.iter().map(|chg| over.why(chg)).collect();
-                batch.send_async(self.frontier.server()).await?;
-                for (chg, why) in slice.iter().zip(asked) {
-                    // The group may have ended in the meantime.
-                    let Ok(why) = why.take() else { continue };
-                    let ours = why
-                        .executions
-                        .iter()
-                        .any(|one| one.execution == crawl.as_bytes());
-                    if (ours || why.more_executions) && (blocked || why.state != "blocked") {
-                        if passed >= skip {
-                            found.push(String::from_utf8_lossy(chg).into_owned());
-                        }
-                        passed += 1;
-                    }
-                }
-                if found.len() >= take {
-                    found.truncate(take);
-                    return Ok(found);
+        let filter = Filter::default();
+        let (mut seen, mut found) = (HashSet::new(), Vec::new());
+        let urls = self.walk(crawl, &[None], None, &filter);
+        let mut chunks = pin!(urls.ready_chunks(PAGE as usize));
+        while found.len() < skip + take
+            && let Some(chunk) = chunks.next().await
+        {
+            let mut groups = Vec::new();
+            for url in chunk {
+                let chg = url?.chg;
+                if seen.insert(chg.clone()) {
+                    groups.push(chg);
                 }
             }
-            match page.next {
-                Some(next) => cursor = Some(next),
-                None => return Ok(found),
+            for some in groups.chunks(GROUPS) {
+                let active = if inactive {
+                    vec![true; some.len()]
+                } else {
+                    self.are_active(some).await?
+                };
+                let some = some.iter().zip(active).filter(|(_, active)| *active);
+                found.extend(some.map(|(chg, _)| String::from_utf8_lossy(chg).into_owned()));
             }
         }
+        Ok(found.into_iter().skip(skip).take(take).collect())
     }
 
-    /// Lists the queued URIs of a crawl that fit, of one queue or of all, with their queue.
-    pub(crate) fn queued<'a>(
+    /// Returns for each group whether it is neither blocked nor paused.
+    async fn are_active(&self, groups: &[Vec<u8>]) -> Result<Vec<bool>> {
+        let batch = Batch::new();
+        let over = self.frontier.over(&batch);
+        let asked: Vec<_> = groups.iter().map(|chg| over.why(chg)).collect();
+        batch.send_async(self.frontier.server()).await?;
+        let active = asked.into_iter().map(|why| match why.take() {
+            Ok(why) => Ok(!matches!(&why.state[..], "blocked" | "paused")),
+            // The group may have ended in the meantime.
+            Err(error) if error.word() == Some("NOCHG") => Ok(false),
+            Err(error) => Err(error),
+        });
+        active.collect()
+    }
+
+    /// Lists the URLs of a crawl that fit, of one queue or of all: queued and held ones, and completed ones if the crawl
+    /// keeps their texts.
+    pub(crate) fn urls<'a>(
         &'a self,
         crawl: &'a str,
         key: Option<&'a str>,
         filter: &'a Filter,
-    ) -> impl Stream<Item = Result<(String, ListedUri)>> + Send + 'a {
-        let pages = futures_util::stream::try_unfold(
-            (Walk::default(), HashSet::<Vec<u8>>::new()),
-            move |(mut walk, mut seen)| async move {
-                loop {
-                    if let Some((chg, cursor)) = walk.uris.take() {
-                        let page = match self.frontier.uris(&chg, cursor.as_deref(), PAGE).await {
-                            Ok(page) => page,
-                            Err(error) if error.word() == Some("NOCHG") => continue,
-                            Err(error) => return Err(error),
-                        };
-                        let queue = String::from_utf8_lossy(&chg).into_owned();
-                        walk.uris = page.next.map(|next| (chg, Some(next)));
-                        let uris = page
-                            .entries
-                            .into_iter()
-                            .map(move |uri| Ok((queue.clone(), uri)));
-                        let uris: Vec<Result<(String, ListedUri)>> = uris.collect();
-                        return Ok(Some((futures_util::stream::iter(uris), (walk, seen))));
-                    }
-                    if let Some(chg) = walk.groups.pop() {
-                        if seen.insert(chg.clone()) {
-                            walk.uris = Some((chg, None));
-                        }
-                        continue;
-                    }
-                    if walk.ended {
-                        return Ok(None);
-                    }
-                    if let Some(key) = key {
-                        walk.ended = true;
-                        walk.groups.push(key.as_bytes().to_vec());
-                        continue;
-                    }
-                    let page = self
-                        .frontier
-                        .list(None, walk.cursor.as_deref(), PAGE)
-                        .await?;
-                    walk.groups = page.entries.into_iter().map(|group| group.chg).collect();
-                    walk.groups.reverse();
-                    walk.ended = page.next.is_none();
-                    walk.cursor = page.next;
-                }
-            },
-        );
-        let uris = futures_util::TryStreamExt::try_flatten(pages);
-        uris.filter(move |uri| {
-            let fits = uri.as_ref().map_or(true, |(_, uri)| {
-                let url = std::str::from_utf8(&uri.uri);
-                uri.execution == crawl.as_bytes() && url.is_ok_and(|url| filter.fits(url))
+    ) -> impl Stream<Item = Result<ListedUrl>> + Send + 'a {
+        const ALL: [Option<State>; 3] = [None, Some(State::Done), Some(State::GivenUp)];
+        self.walk(crawl, &ALL, key, filter)
+    }
+
+    /// Lists the URLs of a crawl in some states; without a state, those that are queued or held.
+    fn walk<'a>(
+        &'a self,
+        crawl: &'a str,
+        states: &'static [Option<State>],
+        key: Option<&'a str>,
+        filter: &'a Filter,
+    ) -> impl Stream<Item = Result<ListedUrl>> + Send + 'a {
+        let begun = (states.iter(), None::<(Option<State>, Vec<u8>)>);
+        let pages =
+            futures_util::stream::try_unfold(begun, move |(mut states, place)| async move {
+                let (state, cursor) = match place {
+                    Some((state, cursor)) => (state, Some(cursor)),
+                    None => match states.next() {
+                        Some(state) => (*state, None),
+                        None => return Ok(None),
+                    },
+                };
+                let page = self.frontier.urls(crawl, state, cursor.as_deref(), PAGE);
+                let (entries, next) = match page.await {
+                    Ok(page) => (page.entries, page.next),
+                    // The crawl does not keep the texts of completed URLs.
+                    Err(error) if error.word() == Some("KNOWN") => (Vec::new(), None),
+                    Err(error) => return Err(error),
+                };
+                let entries = futures_util::stream::iter(entries.into_iter().map(Ok));
+                Ok(Some((entries, (states, next.map(|next| (state, next))))))
             });
-            std::future::ready(fits)
+        pages.try_flatten().try_filter(move |url| {
+            let is_here = key.is_none_or(|key| url.chg == key.as_bytes());
+            let text = std::str::from_utf8(&url.uri);
+            std::future::ready(is_here && text.is_ok_and(|text| filter.fits(text)))
         })
     }
 
@@ -212,37 +204,19 @@ impl Store {
     ) -> Result<u64> {
         let filter = Filter::default();
         let mut forgotten = 0;
-        // Removing a URL while its queue is listed skips no other one.
-        let mut chunks = pin!(self.queued(crawl, key, &filter).ready_chunks(PAGE as usize));
+        // Removing a URL while URLs are listed skips no other one.
+        let queued = self.walk(crawl, &[Some(State::Queued)], key, &filter);
+        let mut chunks = pin!(queued.ready_chunks(PAGE as usize));
         while let Some(chunk) = chunks.next().await {
-            let uris = chunk.into_iter().map(|uri| uri.map(|(_, uri)| uri.uri));
-            let mut uris = uris.collect::<Result<Vec<Vec<u8>>>>()?;
-            if let Some(before) = before {
-                let known = self.frontier.known(crawl, &uris).await?;
-                let mut known = known.into_iter();
-                uris.retain(|_| {
-                    known
-                        .next()
-                        .flatten()
-                        .is_some_and(|known| known.changed < before)
-                });
-            }
-            forgotten += self.frontier.forget(crawl, &uris).await?;
+            let urls = chunk.into_iter().collect::<Result<Vec<ListedUrl>>>()?;
+            let old = urls.into_iter().filter(|url| {
+                before.is_none_or(|before| url.changed.is_some_and(|changed| changed < before))
+            });
+            let names: Vec<Vec<u8>> = old.map(|url| url.key.unwrap_or(url.uri)).collect();
+            forgotten += self.frontier.forget(crawl, &names).await?;
         }
         Ok(forgotten)
     }
-}
-
-/// The place of a walk through groups and their URIs.
-#[derive(Default)]
-struct Walk {
-    /// Groups of the page that are left, the next one last.
-    groups: Vec<Vec<u8>>,
-    /// Cursor of the next page of groups.
-    cursor: Option<Vec<u8>>,
-    ended: bool,
-    /// The group whose URIs are listed, and the cursor of its next page.
-    uris: Option<(Vec<u8>, Option<Vec<u8>>)>,
 }
 
 /// Returns the time that was this many days before `now`.

@@ -331,11 +331,8 @@ impl UrlFrontier for Service {
             State::Queued | State::Leased => known.due,
             State::Done | State::GivenUp => None,
         };
-        let item = known_item((url, key, crawl), due);
-        Ok(Response::new(UrlItem {
-            creation_date: known.changed / 1000,
-            ..item
-        }))
+        let item = known_item((url, key, crawl), due, Some(known.changed));
+        Ok(Response::new(item))
     }
 
     async fn list_ur_ls(&self, request: Request<ListUrlParams>) -> Reply<Replies<UrlItem>> {
@@ -353,10 +350,10 @@ impl UrlFrontier for Service {
         let (sender, receiver) = tokio::sync::mpsc::channel(16);
         tokio::spawn(async move {
             let key = Some(&key[..]).filter(|key| !key.is_empty());
-            let uris = store.queued(&crawl, key, &filter).skip(skip).take(take);
-            let items = uris.map_ok(|(queue, uri)| {
-                let url = String::from_utf8_lossy(&uri.uri).into_owned();
-                known_item((url, queue, crawl.clone()), Some(uri.due))
+            let urls = store.urls(&crawl, key, &filter).skip(skip).take(take);
+            let items = urls.map_ok(|url| {
+                let [uri, queue] = [url.uri, url.chg].map(lossy);
+                known_item((uri, queue, crawl.clone()), url.due, url.changed)
             });
             let mut items = pin!(items);
             while let Some(item) = items.next().await {
@@ -381,8 +378,8 @@ impl UrlFrontier for Service {
             let count = self.store.frontier.count(&crawl, key.map(str::as_bytes));
             count.await.map_err(failed)?.known
         } else {
-            let uris = self.store.queued(&crawl, key, &filter);
-            let count = uris.try_fold(0, |count, _| std::future::ready(Ok(count + 1)));
+            let urls = self.store.urls(&crawl, key, &filter);
+            let count = urls.try_fold(0, |count, _| std::future::ready(Ok(count + 1)));
             count.await.map_err(failed)?
         };
         Ok(Response::new(Long { value }))
@@ -398,8 +395,16 @@ impl UrlFrontier for Service {
     }
 }
 
-/// Returns a URL with its date, as listings have it.
-fn known_item((url, key, crawl_id): (String, String, String), due: Option<Millis>) -> UrlItem {
+fn lossy(bytes: Vec<u8>) -> String {
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Returns a URL with its date and the time of its last change, as listings have it.
+fn known_item(
+    (url, key, crawl_id): (String, String, String),
+    due: Option<Millis>,
+    changed: Option<Millis>,
+) -> UrlItem {
     let info = UrlInfo {
         url: url.clone(),
         key,
@@ -412,7 +417,7 @@ fn known_item((url, key, crawl_id): (String, String, String), due: Option<Millis
     };
     UrlItem {
         id: url,
-        creation_date: 0,
+        creation_date: changed.unwrap_or_default() / 1000,
         item: Some(url_item::Item::Known(known)),
     }
 }

@@ -185,3 +185,97 @@ async fn inactive_frontier_delivers_nothing() {
         .await
         .unwrap();
 }
+
+/// Returns the URLs of a listing in order, each with its date.
+async fn listed(client: &mut Client, crawl: &str) -> Vec<(String, u64)> {
+    let params = ListUrlParams {
+        size: 1000,
+        crawl_id: crawl.to_owned(),
+        ..ListUrlParams::default()
+    };
+    let items: Vec<UrlItem> = client.list("ListURLs", params).await;
+    let items = items.into_iter().map(|item| match item.item {
+        Some(url_item::Item::Known(known)) => {
+            assert!(item.creation_date > 0);
+            (known.info.unwrap().url, known.refetchable_from_date)
+        }
+        other => panic!("{other:?}"),
+    });
+    let mut urls: Vec<(String, u64)> = items.collect();
+    urls.sort_unstable();
+    urls
+}
+
+#[tokio::test]
+async fn urls_that_cannot_be_delivered_are_listed_counted_and_purged() {
+    let stage = Stage::new().await;
+    let mut client = stage.client().await;
+    let mut frontier = redis_tests::Frontier::of(&stage.server, PREFIX);
+    frontier.ok("GROUP shared gated open");
+    delay(&mut client, "", 3600).await.unwrap();
+    let url = |key: &str| format!("http://{key}/");
+    for keys in [&["held", "open"][..], &["blocked", "gated", "paused"]] {
+        let infos = keys.iter().map(|key| info(key, &url(key)));
+        client.put_batch(infos.collect()).await;
+        if keys.len() == 2 {
+            // Closes the shared gate.
+            assert_eq!(client.get(0, 0).await.len(), 2);
+        }
+    }
+    block(&mut client, "blocked", seconds() + 3600)
+        .await
+        .unwrap();
+    frontier.ok("PAUSE paused");
+    assert_eq!(client.get(0, 0).await, []);
+
+    let keys = ["blocked", "gated", "held", "open", "paused"];
+    for (include_inactive, expected) in [(true, &keys[..]), (false, &["gated", "held", "open"])] {
+        let params = Pagination {
+            include_inactive,
+            ..Pagination::default()
+        };
+        let list: QueueList = client.call("ListQueues", params).await.unwrap();
+        let mut values = list.values;
+        values.sort_unstable();
+        assert_eq!(values, expected);
+    }
+    frontier.ok("PAUSE EXECUTION DEFAULT");
+    let all = listed(&mut client, "").await;
+    let all: Vec<&str> = all.iter().map(|(url, _)| &url[..]).collect();
+    assert_eq!(all, keys.map(url));
+    assert_eq!(count(&mut client, "", Some("http"), false).await, 5);
+    assert_eq!(count(&mut client, "gated", Some("http"), false).await, 1);
+    let purge = PurgeUrlParams::default();
+    let purged: Long = client.call("PurgeURLs", purge).await.unwrap();
+    assert_eq!(purged.value, 3);
+    let left = listed(&mut client, "").await;
+    let left: Vec<&str> = left.iter().map(|(url, _)| &url[..]).collect();
+    assert_eq!(left, ["http://held/", "http://open/"]);
+    let deleted: Long = client
+        .call("DeleteQueue", params("held", ""))
+        .await
+        .unwrap();
+    assert_eq!(deleted.value, 0, "a client holds its URL");
+}
+
+#[tokio::test]
+async fn completed_urls_are_listed_if_the_crawl_keeps_their_texts() {
+    let stage = Stage::new().await;
+    let mut client = stage.client().await;
+    let mut frontier = redis_tests::Frontier::of(&stage.server, PREFIX);
+    frontier.ok("SPACE texts TEXT YES");
+    let due = seconds() + 3600;
+    for crawl in ["texts", ""] {
+        let done = known(in_crawl(crawl, "k", "http://k/done"), 0);
+        let queued = known(in_crawl(crawl, "k", "http://k/queued"), due);
+        client.put(vec![done, queued]).await;
+    }
+    let [done, queued] = [("http://k/done", 0), ("http://k/queued", due)];
+    let owned = |(url, due): (&str, u64)| (url.to_owned(), due);
+    assert_eq!(
+        listed(&mut client, "texts").await,
+        [owned(done), owned(queued)]
+    );
+    assert_eq!(listed(&mut client, "").await, [owned(queued)]);
+    assert_eq!(listed(&mut client, "nothing").await, []);
+}
