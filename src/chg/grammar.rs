@@ -284,10 +284,42 @@ command! {
 }
 
 grammar! {
-    impl Settled<'a> {
-        chg = CHG,
-        uri = URL,
-        at = OneOf("at", (Flag("NEVER").map(|()| None), Time::new("time").map(Some))),
+    struct SettleItem<'a> {
+        chg: &'a [u8] = CHG,
+        uri: &'a [u8] = URL,
+        at: Option<Millis> = OneOf("at", (Flag("NEVER").map(|()| None), Time::new("time").map(Some))),
+    }
+}
+
+grammar! {
+    struct SettlePayloadItem<'a> {
+        url: SettleItem<'a> = block("url"),
+        payload: &'a [u8] = PAYLOAD,
+    }
+}
+
+impl<'a> SettleItem<'a> {
+    fn settled(self, payload: Option<&'a [u8]>) -> Settled<'a> {
+        Settled {
+            chg: self.chg,
+            uri: self.uri,
+            at: self.at,
+            payload,
+        }
+    }
+}
+
+type Settlements<'a> = SmallVec<[Settled<'a>; 4]>;
+
+grammar! {
+    struct SettlePayloads<'a> {
+        form: () = Flag("PAYLOAD"),
+        urls: Settlements<'a> = Counted {
+            name: "",
+            word: "ITEMS",
+            most: MAX_URLS,
+            shape: block("item").map(|item: SettlePayloadItem<'a>| item.url.settled(Some(item.payload))),
+        },
     }
 }
 
@@ -300,12 +332,15 @@ command! {
         now: Now = NOW,
         execution: &'a [u8] = EXECUTION,
         { status: Option<u16> = Integer::new("status", 0, u64::from(MAX_STATUS)).map(|status| status as u16).after("STATUS"), }
-        urls: SmallVec<[Settled<'a>; 4]> = Counted {
-            name: "",
-            word: "ITEMS",
-            most: MAX_URLS,
-            shape: block("item"),
-        },
+        urls: Settlements<'a> = OneOf("items", (
+            Counted {
+                name: "urls",
+                word: "ITEMS",
+                most: MAX_URLS,
+                shape: block("item").map(|item: SettleItem<'a>| item.settled(None)),
+            },
+            block("with-payload").map(|urls: SettlePayloads<'a>| urls.urls),
+        )),
     }
 }
 

@@ -4,7 +4,7 @@ use super::add::{Entered, Item, Kept};
 use super::discover::Asked;
 use super::error::Result;
 use super::frontier::Frontier;
-use super::known::State;
+use super::known::{Extra, State};
 use super::store::Store;
 use super::time::Millis;
 use super::transition::{Event, Seen};
@@ -19,6 +19,8 @@ pub struct Settled<'a> {
     pub uri: &'a [u8],
     /// Its due time; `None` if it is done.
     pub at: Option<Millis>,
+    /// New payload of a URL with a due time; an empty one removes the payload. `None` keeps it.
+    pub payload: Option<&'a [u8]>,
 }
 
 /// True for each URL that changed; `None` for one that was refused, because the budget of the group is used up or the
@@ -79,7 +81,7 @@ impl<K: Store> Frontier<K> {
         Ok(true)
     }
 
-    /// Queues a URL, or changes its due time.
+    /// Queues a URL, or changes its due time and its payload.
     fn schedule(
         &mut self,
         ks: &mut K,
@@ -95,7 +97,11 @@ impl<K: Store> Frontier<K> {
                 depth: 0,
                 uri: url.uri,
             };
-            let items = [Item::of(kept)].into_iter();
+            let item = Item {
+                payload: url.payload.filter(|payload| !payload.is_empty()),
+                ..Item::of(kept)
+            };
+            let items = [item].into_iter();
             let entered = self.enter(ks, execution, (None, Some(0)), items, now)?;
             return Ok(match entered[0] {
                 Entered::New(_) => Some(true),
@@ -103,10 +109,12 @@ impl<K: Store> Frontier<K> {
                 Entered::Refused => None,
             });
         };
+        let is_replaced = self.replace_payload(ks, &place, url)?;
         // A time in the past means now, so it changes nothing if the URL is due already.
         let due = at.max(now);
-        if place.state == State::Queued && place.due.max(now) == due {
-            return Ok(Some(false));
+        let is_new = place.state == State::Queued && place.attempts == 0;
+        if is_new && place.due.max(now) == due {
+            return Ok(Some(is_replaced));
         }
         let mut loaded = self.groups.load(ks, &place.group)?;
         let key = self.keys.uris_key(ks, &place.group);
@@ -117,7 +125,7 @@ impl<K: Store> Frontier<K> {
         };
         let (changed, stock) = ks.change_uris_then(&key, &reschedule, |kept| kept.stock())?;
         if changed == Changed::Nothing {
-            return Ok(Some(false));
+            return Ok(Some(is_replaced));
         }
         self.clear_ended(ks, &loaded)?;
         let seen = Seen {
@@ -130,6 +138,28 @@ impl<K: Store> Frontier<K> {
         Ok(Some(true))
     }
 
+    /// Replaces the payload of a queued or leased URL. Returns true if it changed.
+    fn replace_payload(&self, ks: &mut K, place: &Standing, settled: &Settled<'_>) -> Result<bool> {
+        let Some(payload) = settled.payload else {
+            return Ok(false);
+        };
+        let payload = Some(payload).filter(|payload| !payload.is_empty());
+        self.with_known(ks, |packed| {
+            let extra = packed.extra(&place.owner, settled.uri, &place.group);
+            if extra.payload == payload {
+                return false;
+            }
+            let url = extra.url.map(<[u8]>::to_vec);
+            let extra = Extra {
+                url: url.as_deref(),
+                payload,
+            };
+            let here = packed.group_hash(&place.group);
+            packed.set_extra(&place.owner, settled.uri, Some(here), extra);
+            true
+        })
+    }
+
     /// Returns where a URL is queued or leased.
     fn standing(&mut self, ks: &mut K, execution: &[u8], url: &[u8]) -> Result<Option<Standing>> {
         self.with_known(ks, |packed| {
@@ -140,6 +170,7 @@ impl<K: Store> Frontier<K> {
             let (owner, group) = packed.group_of_url(execution, &known, url)?;
             Some(Standing {
                 state: known.state,
+                attempts: known.attempts,
                 due: packed.due_of_url(execution, &known, url)?,
                 owner,
                 group,
@@ -151,6 +182,7 @@ impl<K: Store> Frontier<K> {
 /// A URL that is queued or leased.
 struct Standing {
     state: State,
+    attempts: u32,
     due: Millis,
     /// The execution that discovered the URL.
     owner: Vec<u8>,

@@ -82,6 +82,16 @@ pub struct Settled<'a> {
 
 debug_as_text! { Settled<'_> { chg: text, uri: text, at: plain } }
 
+impl Settled<'_> {
+    fn write_to(&self, command: &mut Cmd) {
+        command.arg(self.chg).arg(self.uri);
+        match self.at {
+            Some(at) => command.arg(at),
+            None => command.arg("NEVER"),
+        };
+    }
+}
+
 /// The state of a known URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -356,20 +366,42 @@ impl<S: Ask> Frontier<S> {
         if urls.is_empty() {
             return self.server.ask(Call::known(Vec::new()));
         }
+        let mut settle = self.settle_command(execution.as_ref(), status);
+        settle.arg("ITEMS").arg(urls.len());
+        urls.iter().for_each(|url| url.write_to(&mut settle));
+        self.repeat(settle)
+    }
+
+    /// Ends or schedules URLs, each with a payload that replaces the one it has (`CHG.SETTLE … PAYLOAD`); otherwise as
+    /// [`settle`](Frontier::settle). An empty payload removes it. URLs that end have none.
+    ///
+    /// # Errors
+    /// Returns the errors of [`settle`](Frontier::settle).
+    pub fn settle_payloads(
+        &self,
+        execution: impl AsRef<[u8]>,
+        status: Option<u16>,
+        urls: &[(Settled<'_>, &[u8])],
+    ) -> S::Answer<Vec<Option<bool>>> {
+        if urls.is_empty() {
+            return self.server.ask(Call::known(Vec::new()));
+        }
+        let mut settle = self.settle_command(execution.as_ref(), status);
+        settle.arg("PAYLOAD").arg("ITEMS").arg(urls.len());
+        for (url, payload) in urls {
+            url.write_to(&mut settle);
+            settle.arg(*payload);
+        }
+        self.repeat(settle)
+    }
+
+    fn settle_command(&self, execution: &[u8], status: Option<u16>) -> Cmd {
         let mut settle = self.command("CHG.SETTLE");
-        settle.arg(execution.as_ref());
+        settle.arg(execution);
         if let Some(status) = status {
             settle.arg("STATUS").arg(status);
         }
-        settle.arg("ITEMS").arg(urls.len());
-        for url in urls {
-            settle.arg(url.chg).arg(url.uri);
-            match url.at {
-                Some(at) => settle.arg(at),
-                None => settle.arg("NEVER"),
-            };
-        }
-        self.repeat(settle)
+        settle
     }
 
     /// Returns what the execution knows about each URL; `None` for an unknown one (`CHG.KNOWN`).

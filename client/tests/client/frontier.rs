@@ -441,6 +441,11 @@ fn discovered_urls_are_remembered() {
     assert_eq!(changed(&settled), [Some(true), Some(true)]);
     assert_eq!(changed(&settled), [Some(false), Some(false)]);
     assert_eq!(changed(&[]), []);
+    let again = [(settled[1], &b"payload"[..])];
+    let changed = |urls: &[_]| frontier.settle_payloads(b"crawl", None, urls).unwrap();
+    assert_eq!(changed(&again), [Some(true)]);
+    assert_eq!(changed(&again), [Some(false)]);
+    assert_eq!(changed(&[]), []);
     let gone = frontier.known(b"crawl", &pages[1..2]).unwrap()[0].unwrap();
     assert_eq!((gone.state, gone.status), (State::Done, Some(410)));
     let given_up = Selection {

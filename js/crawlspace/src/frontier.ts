@@ -38,6 +38,8 @@ export interface Settlement {
   readonly uri: Bytes;
   /** When the URL is due, in milliseconds since the epoch; `"never"` if it is done. */
   readonly at: number | "never";
+  /** New payload of a URL that is due at a time; an empty one removes the payload. Without it, the URL keeps its own. */
+  readonly payload?: Bytes | undefined;
 }
 
 /** A state of a known URL. */
@@ -366,37 +368,47 @@ export class Frontier {
     items: readonly Discovery[],
     options: { readonly fresh?: number | undefined; readonly weight?: number | undefined } = {},
   ): Promise<(number | null)[]> {
-    const found = new Array<number | null>(items.length);
-    // All items of a command have the same form.
+    const form = ({ key, payload }: Discovery): string =>
+      `${key === undefined ? "" : "KEY"}${payload === undefined ? "" : "PAYLOAD"}` || "URI";
+    return this.byForm(items, form, async (form, some) => {
+      const words = this.words("CHG.DISCOVER");
+      words.push(execution, form);
+      put(words, "FRESH", options.fresh);
+      put(words, "WEIGHT", options.weight);
+      put(words, "ITEMS", some.length);
+      for (const { group, at, depth, uri, key, payload } of some) {
+        words.push(group, number(at ?? 0), number(depth ?? 0), uri);
+        if (key !== undefined) words.push(key);
+        if (payload !== undefined) words.push(payload);
+      }
+      return each(maybe(int))(await this.link.call(words, REPEAT));
+    });
+  }
+
+  /** Sends items in commands whose items have the same form, and returns what each item got. */
+  private async byForm<T, R>(
+    items: readonly T[],
+    form: (item: T) => string,
+    send: (form: string, some: readonly T[]) => Promise<(R | null)[]>,
+  ): Promise<(R | null)[]> {
+    const found = new Array<R | null>(items.length);
     const forms = new Map<string, number[]>();
     items.forEach((item, i) => {
-      const form = `${item.key === undefined ? "" : "KEY"}${item.payload === undefined ? "" : "PAYLOAD"}` || "URI";
-      const there = forms.get(form);
+      const there = forms.get(form(item));
       if (there) there.push(i);
-      else forms.set(form, [i]);
+      else forms.set(form(item), [i]);
     });
     for (const [form, positions] of forms) {
       for (const some of chunks(positions)) {
-        const words = this.words("CHG.DISCOVER");
-        words.push(execution, form);
-        put(words, "FRESH", options.fresh);
-        put(words, "WEIGHT", options.weight);
-        put(words, "ITEMS", some.length);
-        for (const i of some) {
-          const { group, at, depth, uri, key, payload } = items[i] as Discovery;
-          words.push(group, number(at ?? 0), number(depth ?? 0), uri);
-          if (key !== undefined) words.push(key);
-          if (payload !== undefined) words.push(payload);
-        }
-        const counts = each(maybe(int))(await this.link.call(words, REPEAT));
-        some.forEach((i, n) => (found[i] = counts[n] ?? null));
+        const got = await send(form, some.map((i) => items[i] as T));
+        some.forEach((i, n) => (found[i] = got[n] ?? null));
       }
     }
     return found;
   }
 
   /**
-   * Ends URLs, or sets the time of their next fetch, by name. Returns for each true if something changed, false if not,
+   * Ends URLs, or sets the time of their next fetch, by name; first those without a payload. Returns for each true if something changed, false if not,
    * or null if it is refused. Needs a packed frontier.
    */
   async settle(
@@ -404,16 +416,19 @@ export class Frontier {
     items: readonly Settlement[],
     options: { readonly status?: number | undefined } = {},
   ): Promise<(boolean | null)[]> {
-    const changed: (boolean | null)[] = [];
-    for (const some of chunks(items)) {
+    const form = ({ payload }: Settlement): string => (payload === undefined ? "" : "PAYLOAD");
+    return this.byForm(items, form, async (form, some) => {
       const words = this.words("CHG.SETTLE");
       words.push(execution);
       put(words, "STATUS", options.status);
+      if (form !== "") words.push(form);
       put(words, "ITEMS", some.length);
-      for (const { group, uri, at } of some) words.push(group, uri, at === "never" ? "NEVER" : number(at));
-      changed.push(...each(maybe((n) => int(n) === 1))(await this.link.call(words, REPEAT)));
-    }
-    return changed;
+      for (const { group, uri, at, payload } of some) {
+        words.push(group, uri, at === "never" ? "NEVER" : number(at));
+        if (payload !== undefined) words.push(payload);
+      }
+      return each(maybe((n) => int(n) === 1))(await this.link.call(words, REPEAT));
+    });
   }
 
   /** Returns what became of URLs, or of the keys of requests; null for unknown ones. Needs a packed frontier. */

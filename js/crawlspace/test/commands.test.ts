@@ -53,6 +53,7 @@ async function callEverything(): Promise<void> {
       fresh: 1, weight: 2,
     }),
     () => f.settle("e", [{ group: "g", uri: "u", at: 1 }, { group: "g", uri: "u", at: "never" }], { status: 200 }),
+    () => f.settle("e", [{ group: "g", uri: "u", at: 1, payload: "p" }]),
     () => f.known("e", ["u"]),
     () => f.count("e", { group: "g" }),
     () => f.forget("e", ["u"]),

@@ -112,7 +112,9 @@ async function scenario(client: RedisClient): Promise<Record<string, unknown>> {
   said["full"] = await f.next({ uris: 10, lease: 1000, execution: "known" });
   said["count"] = [await f.count("known"), await f.count("known", { group })];
   said["done"] = await f.done((said["full"] as crawlspace.Lease[])[0] as crawlspace.Lease, "known", [uri]);
-  said["settle"] = await f.settle("known", [{ group, uri, at: "never" }, { group, uri: "z", at: 0 }], { status: 201 });
+  said["settle"] = await f.settle("known", [
+    { group, uri, at: "never" }, { group, uri: "z", at: 0, payload: "new" },
+  ], { status: 201 });
   said["knownUris"] = await f.known("known", [uri, "z", "unknown"]);
   said["forget"] = [await f.forget("known", ["z", "y"]), await f.forgetAll("known", { state: "done" })];
   now += 10_000;

@@ -74,6 +74,7 @@ FRONTIER: List[Call] = [
     call("done", "c.com", Token, "crawl-1"),
     call("known", "crawl-1", [URL, "k" * 20]),
     call("settle", "crawl-1", [("e.com", "https://e.com/", NOW + 5), ("a.com", URL)], status=301),
+    call("settle", "crawl-1", [("e.com", "https://e.com/", NOW + 5, b"new\xff")]),
     call("forget", "crawl-1", [URL]),
     call("forget", "crawl-1", group="a.com", before=NOW + 10**9, state="done"),
     call("forget", "crawl-1", state="givenup"),

@@ -116,6 +116,7 @@ const REMEMBERING: &[&str] = &rows![
     "DISCOVER crawl URI ITEMS 1 new <soon> 1 http://e.com/";
     "SETTLE crawl ITEMS 1 new http://e.com/ <soon>";
     "SETTLE crawl STATUS 200 ITEMS 2 new http://e.com/ NEVER waiting http://e.com/2 <soon>";
+    "SETTLE crawl STATUS 200 PAYLOAD ITEMS 2 new http://e.com/ NEVER none waiting http://e.com/2 <soon> payload";
     "DISCOVER crawl URI FRESH 1000 WEIGHT 2 ITEMS 2 new <soon> 1 http://e.com/ waiting <soon> 0 http://e.com/2";
     "DISCOVER crawl KEY FRESH 1000 WEIGHT 2 ITEMS 1 new <soon> 1 http://e.com/ key";
     "DISCOVER crawl PAYLOAD FRESH 1000 WEIGHT 2 ITEMS 1 new <soon> 1 http://e.com/ payload";
@@ -221,7 +222,7 @@ const LIMITS: &[[&str; 5]] = &rows![
     ["", "chg from to execution writer group", "x*{ID_BYTES}", "x*{ID_BYTES+1}", "'maximum is {ID_BYTES}'"];
     ["ADDURI DISCOVER SETTLE KNOWN FORGET", "uri", "x*{URI_BYTES}", "x*{URI_BYTES+1}", "'maximum is {URI_BYTES}'"];
     ["DISCOVER", "key", "", "x*{KEY_BYTES+1}", "'maximum is {KEY_BYTES}'"];
-    ["DISCOVER RELEASE", "payload PAYLOAD", "", "x*{PAYLOAD_BYTES+1}", "'maximum is {PAYLOAD_BYTES}'"];
+    ["DISCOVER RELEASE SETTLE", "payload PAYLOAD", "", "x*{PAYLOAD_BYTES+1}", "'maximum is {PAYLOAD_BYTES}'"];
     ["NEXT RELEASE", "GATE", "", "{TEN_YEARS+1}", "'ten years'"];
     ["NEXT RELEASE", "URIS", "", "0 {MAX_LEASED+1}", "'1 to {MAX_LEASED}'"];
     ["ADD ADDURI DISCOVER SETTLE BLOCK 'RELEASE held <held> AT <soon>' 'RELEASE kept'", "at time", "0 <ten-years>", "<later>",

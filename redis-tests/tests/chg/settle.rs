@@ -240,6 +240,77 @@ fn url_that_is_over_is_queued_again() {
     assert_eq!(known(&mut f, "u"), record("done", -1, -1, 1));
 }
 
+/// Returns the URI and the payload of the next lease.
+fn payload(f: &mut Frontier) -> (String, Option<String>) {
+    let reply = f.ok("NEXT LEASE 1000 URIS 1");
+    let uris = reply.items()[0].items()[7].items();
+    let [uri, _, payload, ..] = uris[0].items() else {
+        panic!("{reply:?}")
+    };
+    let text = |reply: &Reply| (!reply.is_nil()).then(|| reply.text());
+    (text(uri).unwrap(), text(payload))
+}
+
+#[test]
+fn payload_of_a_scheduled_url_is_replaced_in_every_state() {
+    for state in ["unknown", "queued", "leased", "done", "given-up"] {
+        let (_server, mut f) = packed();
+        bring(&mut f, state);
+        assert_eq!(settle(&mut f, "PAYLOAD ITEMS 1 b u 0 first"), 1, "{state}");
+        // Only the payload changes; then nothing; without PAYLOAD, it stays.
+        assert_eq!(settle(&mut f, "PAYLOAD ITEMS 1 b u 0 second"), 1);
+        assert_eq!(f.ok("SETTLE crawl ITEMS 1 b u 0").ints(), [0]);
+        f.pass(700_000);
+        f.ok("EXPIRED");
+        assert_eq!(payload(&mut f), ("u".into(), Some("second".into())));
+        // The word after the last space is empty, and an empty payload removes the payload of the leased URL.
+        assert_eq!(settle(&mut f, "PAYLOAD ITEMS 1 b u 0 "), 1);
+        f.pass(700_000);
+        f.ok("EXPIRED");
+        assert_eq!(payload(&mut f), ("u".into(), None));
+        assert_eq!(settle(&mut f, "PAYLOAD ITEMS 1 b u NEVER ignored"), 1);
+        assert_eq!(known(&mut f, "u").unwrap().0, "done");
+        f.assert_consistent();
+    }
+}
+
+#[test]
+fn settling_a_keyed_url_keeps_its_url() {
+    let (_server, mut f) = packed();
+    f.ok("DISCOVER crawl KEYPAYLOAD ITEMS 1 a 0 0 http://a/ key old");
+    let later = T0 + 10;
+    assert_eq!(
+        settle(&mut f, &format!("PAYLOAD ITEMS 1 a key {later} new")),
+        1
+    );
+    f.pass(10);
+    assert_eq!(payload(&mut f), ("http://a/".into(), Some("new".into())));
+    f.assert_consistent();
+}
+
+#[test]
+fn scheduled_url_has_no_attempts() {
+    let (_server, mut f) = packed();
+    ok!(f.wire, "CONFIG", "SET", "crawlspace.chg-attempts", 3);
+    discover(&mut f, "a 0 0 u");
+    for _ in 0..2 {
+        f.ok("NEXT LEASE 1");
+        f.pass(2);
+        f.ok("EXPIRED");
+    }
+    let now = f.now.unwrap();
+    assert_eq!(known(&mut f, "u"), record("queued", T0, -1, 2));
+    assert_eq!(settle(&mut f, "ITEMS 1 a u 0"), 1);
+    assert_eq!(known(&mut f, "u"), record("queued", now, -1, 0));
+    f.ok("NEXT LEASE 1");
+    f.pass(2);
+    f.ok("EXPIRED");
+    take(&mut f);
+    assert_eq!(settle(&mut f, "ITEMS 1 a u 0"), 1);
+    assert_eq!(known(&mut f, "u").unwrap().3, 0);
+    f.assert_consistent();
+}
+
 #[test]
 fn budget_and_drop_refuse_and_the_other_items_count() {
     let (_server, mut f) = packed();
@@ -322,7 +393,7 @@ fn settled_urls_survive_restart_rewrite_and_replication() {
             _ => LATER.to_string(),
         };
         f.ok(format!(
-            "SETTLE crawl STATUS {} ITEMS 1 h{} {n} {until}",
+            "SETTLE crawl STATUS {} PAYLOAD ITEMS 1 h{} {n} {until} payload-{n}",
             200 + n,
             n % 7
         ));

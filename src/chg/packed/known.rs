@@ -470,6 +470,7 @@ impl Packed {
                 };
                 Some(Known {
                     state: State::Queued,
+                    attempts: 0,
                     changed,
                     ..known
                 })

@@ -269,21 +269,25 @@ impl Uris {
         let due = due.min(MAX_INTEGER);
         let leased = self.drop_lease(number, uri).map(|at| {
             let lease = &self.leases[at];
-            (lease.place, (lease.attempts, lease.uri.clone()))
+            (lease.place, lease.uri.clone(), true)
         });
         let queued = || {
             let place = self.queue.find(number, uri)?;
-            let moves = place.due != due;
-            moves.then(|| Some((place, self.dequeue(place)?))).flatten()
+            let (attempts, uri) = self.dequeue(place)?;
+            Some((place, uri, place.due != due || attempts > 0))
         };
-        let Some((place, (attempts, uri))) = leased.or_else(queued) else {
+        let Some((place, uri, changes)) = leased.or_else(queued) else {
             return Changed::Nothing;
         };
         self.enqueue(Record {
             place: Position { due, ..place },
-            attempts,
+            attempts: 0,
             uri: &uri,
         });
-        Changed::Returned
+        if changes {
+            Changed::Returned
+        } else {
+            Changed::Nothing
+        }
     }
 }

@@ -77,7 +77,8 @@ pub enum Op<'a> {
         /// Reason why the URI leaves the queue.
         end: End,
     },
-    /// Changes the due time of a URI. A leased URI returns to the queue; its lease remains without it.
+    /// Changes the due time of a URI, which has no failed attempts then. A leased URI returns to the queue; its lease
+    /// remains without it.
     Reschedule {
         /// The crawl execution.
         execution: &'a [u8],

@@ -230,12 +230,16 @@ impl Model {
                 let due = due.min(MAX_INTEGER);
                 if let Some(mut known) = self.drop_lease(execution, uri) {
                     known.due = due;
+                    known.attempts = 0;
                     self.queued.push(known);
                     return Changed::Returned;
                 }
                 let is_it = |known: &&mut Known| known.execution == execution && known.uri == uri;
                 match self.queued.iter_mut().find(is_it) {
-                    Some(known) if known.due != due => known.due = due,
+                    Some(known) if known.due != due || known.attempts > 0 => {
+                        known.due = due;
+                        known.attempts = 0;
+                    }
                     _ => return Changed::Nothing,
                 }
                 Changed::Returned

@@ -55,6 +55,8 @@ class Settlement(NamedTuple):
     uri: Bytes
     #: Time at which the URL is due; None if it is done.
     at: Optional[int] = None
+    #: New payload of a URL that is due at a time; an empty one removes the payload.
+    payload: Optional[Bytes] = None
 
 
 class Next(NamedTuple):
@@ -465,16 +467,23 @@ def settle(
 ) -> Command[List[Optional[int]]]:
     """Ends URLs, or sets the time of their next fetch, by name, given as ``Settlement`` (CHG.SETTLE).
 
-    Returns for each item 1 if something changed, 0 if not, and None if it was refused.
+    Either all items have a payload or none has one. Without payloads, queued and leased URLs keep theirs. Returns for each item 1 if something changed, 0 if not, and None if it was refused.
     """
     words: List[Word] = ["CHG.SETTLE", prefix, data(execution)]
     number(words, b"STATUS", status)
     rows = [Settlement(*item) for item in items]
     if not rows:
         return Command([], lambda _: [])
+    with_payload = rows[0].payload is not None
+    if with_payload:
+        words.append(b"PAYLOAD")
     words += (b"ITEMS", len(rows))
-    for chg, uri, at in rows:
+    for chg, uri, at, payload in rows:
+        if (payload is not None) != with_payload:
+            raise ValueError("either all items have a payload or none has one")
         words += (data(chg), data(uri), b"NEVER" if at is None else at)
+        if payload is not None:
+            words.append(data(payload))
     return Command(words, same)
 
 
