@@ -24,8 +24,6 @@ pub(crate) const MAX_BATCHES: usize = 16;
 const MAX_BYTES: usize = 4 << 20;
 /// Maximum number of URLs of a command. They take about 1.5 ms, during which the server runs no other command.
 const SLICE: usize = 128;
-/// Number of attempts to schedule a URL that other clients add at the same time.
-const ATTEMPTS: u32 = 3;
 
 /// The messages of a stream that are available, and the way it ended.
 pub(crate) struct Chunk<T> {
@@ -114,20 +112,33 @@ enum Fate {
     Discovered(usize),
     /// The outcome of the known item with this number.
     Known(usize),
-    /// The outcome of an earlier known item with the same URL, by its number.
-    After(usize),
 }
 
+/// The items of a read that may be accepted.
+#[derive(Default)]
+struct Items {
+    /// Known items, with their due time; `None` if they are completed.
+    known: Vec<(Item, Option<u64>)>,
+    discovered: Vec<Item>,
+}
+
+/// The statuses of [`Items`].
+struct Statuses {
+    known: Vec<Ack>,
+    discovered: Vec<Ack>,
+}
+
+/// The numbers of the items of a command, and its answer.
+type Asked<T> = (Vec<usize>, Pending<Vec<T>>);
+
 impl Store {
-    /// Adds or updates URLs. Returns one acknowledgement for each, in the same order.
+    /// Adds or updates URLs. Returns one acknowledgement for each, in the same order. If a URL occurs several times, its
+    /// last known item decides.
     pub(crate) async fn put(&self, items: Vec<UrlItem>) -> Vec<AckMessage> {
         let now = now();
         let mut ids = Vec::with_capacity(items.len());
         let mut fates = Vec::with_capacity(items.len());
-        let mut discovered: Vec<Item> = Vec::new();
-        let mut known: Vec<(Item, Option<u64>)> = Vec::new();
-        // Known items by crawl and URL: the last one counts.
-        let mut places: HashMap<(String, String), usize> = HashMap::new();
+        let mut accepted = Items::default();
         for UrlItem { id, item, .. } in items {
             let (info, date) = match item {
                 Some(url_item::Item::Discovered(item)) => (item.info, None),
@@ -143,42 +154,24 @@ impl Store {
                 0 => Some(None),
                 date => time_of(date, now).map(Some),
             });
-            let (Some(item), Some(at)) = (Item::of(info), at.map_or(Some(None), |at| at.map(Some)))
-            else {
-                fates.push(Fate::Decided(Ack::Skipped));
-                continue;
-            };
-            let named = at.is_some() || !places.is_empty();
-            let place = named.then(|| (item.crawl.clone(), item.url.clone()));
-            let earlier = place.as_ref().and_then(|place| places.get(place).copied());
-            fates.push(match (at, earlier) {
-                (None, Some(number)) => Fate::After(number),
-                (None, None) => {
-                    discovered.push(item);
-                    Fate::Discovered(discovered.len() - 1)
+            fates.push(match (Item::of(info), at) {
+                (None, _) | (_, Some(None)) => Fate::Decided(Ack::Skipped),
+                (Some(item), None) => {
+                    accepted.discovered.push(item);
+                    Fate::Discovered(accepted.discovered.len() - 1)
                 }
-                (Some(at), Some(number)) => {
-                    known[number] = (item, at);
-                    Fate::Known(number)
-                }
-                (Some(at), None) => {
-                    known.push((item, at));
-                    places.extend(place.map(|place| (place, known.len() - 1)));
-                    Fate::Known(known.len() - 1)
+                (Some(item), Some(Some(at))) => {
+                    accepted.known.push((item, at));
+                    Fate::Known(accepted.known.len() - 1)
                 }
             });
         }
-        let found = self.discover(&discovered).await;
-        let settled = self.settle(&known).await;
+        let statuses = self.send(&accepted).await;
         let acks = ids.into_iter().zip(fates).map(|(id, fate)| {
             let status = match fate {
                 Fate::Decided(status) => status,
-                Fate::Discovered(number) => found[number],
-                Fate::Known(number) => settled[number],
-                Fate::After(number) => match settled[number] {
-                    Ack::Fail => Ack::Fail,
-                    _ => Ack::Skipped,
-                },
+                Fate::Discovered(number) => statuses.discovered[number],
+                Fate::Known(number) => statuses.known[number],
             };
             AckMessage {
                 id,
@@ -190,17 +183,18 @@ impl Store {
 
     /// Adds the URLs of batches. Returns one acknowledgement for each batch, in the same order.
     pub(crate) async fn put_batches(&self, batches: Vec<DiscoveredBatch>) -> Vec<BatchAck> {
-        let mut items = Vec::new();
+        let mut items = Items::default();
+        let discovered = &mut items.discovered;
         let mut placed: Vec<(String, Vec<Option<usize>>)> = Vec::with_capacity(batches.len());
         for DiscoveredBatch { id, items: infos } in batches {
             let places = infos.into_iter().map(|info| {
-                items.push(Item::of(info)?);
-                Some(items.len() - 1)
+                discovered.push(Item::of(info)?);
+                Some(discovered.len() - 1)
             });
             let places = places.collect();
             placed.push((id, places));
         }
-        let found = self.discover(&items).await;
+        let found = self.send(&items).await.discovered;
         let acks = placed.into_iter().map(|(id, places)| BatchAck {
             id,
             statuses: places
@@ -211,175 +205,111 @@ impl Store {
         acks.collect()
     }
 
-    /// Queues the URLs that are unknown, and returns the status of each.
-    async fn discover(&self, items: &[Item]) -> Vec<Ack> {
-        let all: Vec<(&Item, u64)> = items.iter().map(|item| (item, 0)).collect();
-        let found = self.discover_at(&all).await;
-        let found = found.into_iter().map(|found| match found {
-            Some(Discovered::New(_)) => Ack::Ok,
-            Some(Discovered::Known | Discovered::Refused) => Ack::Skipped,
-            None => Ack::Fail,
-        });
-        found.collect()
-    }
-
-    /// Queues the URLs that are unknown for a time. Returns the outcome of each; `None` if it is uncertain.
-    async fn discover_at(&self, items: &[(&Item, u64)]) -> Vec<Option<Discovered>> {
-        let mut found = self.discover_once(items).await;
-        if matches!(found, Err(true)) && self.prepare().await.is_ok() {
+    /// Sends items to the server of the module, and returns their statuses.
+    async fn send(&self, items: &Items) -> Statuses {
+        let mut statuses = self.send_once(items).await;
+        if statuses.is_none() && self.prepare().await.is_ok() {
             // The server has lost its data, and has a packed frontier again.
-            found = self.discover_once(items).await;
+            statuses = self.send_once(items).await;
         }
-        found.unwrap_or_else(|_| vec![None; items.len()])
+        statuses.unwrap_or_else(|| Statuses {
+            known: vec![Ack::Fail; items.known.len()],
+            discovered: vec![Ack::Fail; items.discovered.len()],
+        })
     }
 
-    /// Queues URLs once. Fails with `true` if there is no packed frontier.
-    async fn discover_once(&self, items: &[(&Item, u64)]) -> Result<Vec<Option<Discovered>>, bool> {
+    /// Sends items once. Returns `None` if there is no packed frontier.
+    async fn send_once(&self, items: &Items) -> Option<Statuses> {
         let batch = Batch::new();
         let over = self.frontier.over(&batch);
-        let mut asked: Vec<(Vec<usize>, Pending<Vec<Discovered>>)> = Vec::new();
-        for (crawl, places) in by_crawl(items.iter().map(|(item, _)| *item)) {
+        let mut settled: Vec<Asked<Option<bool>>> = Vec::new();
+        // Known items come first: a URL that is also among the discovered ones is known then.
+        for (crawl, places) in by_crawl(items.known.iter().map(|(item, _)| item)) {
+            if self.note_crawl(crawl).await.is_err() {
+                continue;
+            }
+            for slice in places.chunks(SLICE) {
+                let urls = slice.iter().map(|place| {
+                    let (item, at) = &items.known[*place];
+                    let settled = Settled {
+                        chg: item.key.as_bytes(),
+                        uri: item.url.as_bytes(),
+                        at: *at,
+                    };
+                    let payload = at.map_or(&[][..], |_| &item.payload);
+                    (settled, payload)
+                });
+                let pending = over.settle_payloads(crawl, None, &urls.collect::<Vec<_>>());
+                settled.push((slice.to_vec(), pending));
+            }
+        }
+        let mut found: Vec<Asked<Discovered>> = Vec::new();
+        for (crawl, places) in by_crawl(items.discovered.iter()) {
             if self.note_crawl(crawl).await.is_err() {
                 continue;
             }
             let (bare, with): (Vec<usize>, Vec<usize>) = places
                 .into_iter()
-                .partition(|place| items[*place].0.payload.is_empty());
+                .partition(|place| items.discovered[*place].payload.is_empty());
             for slice in bare.chunks(SLICE) {
-                let uris: Vec<Uri<'_>> = slice.iter().map(|place| uri(&items[*place])).collect();
+                let uris = slice.iter().map(|place| uri(&items.discovered[*place]));
+                let uris: Vec<Uri<'_>> = uris.collect();
                 let pending = over.discover(crawl, &Discovery::default(), &uris);
-                asked.push((slice.to_vec(), pending));
+                found.push((slice.to_vec(), pending));
             }
             for slice in with.chunks(SLICE) {
                 let uris = slice.iter().map(|place| {
-                    let item = &items[*place];
-                    (uri(item), &item.0.payload[..])
+                    let item = &items.discovered[*place];
+                    (uri(item), &item.payload[..])
                 });
                 let uris: Vec<(Uri<'_>, &[u8])> = uris.collect();
                 let pending = over.discover_payloads(crawl, &Discovery::default(), &uris);
-                asked.push((slice.to_vec(), pending));
+                found.push((slice.to_vec(), pending));
             }
         }
         // Each answer tells whether it was sent.
         let _ = batch.send_async(self.frontier.server()).await;
-        let mut found = vec![None; items.len()];
-        for (places, pending) in asked {
-            match pending.take() {
-                Ok(outcomes) => {
-                    for (place, outcome) in places.into_iter().zip(outcomes) {
-                        found[place] = Some(outcome);
-                    }
-                }
-                Err(error) if error.word() == Some("PLAIN") => return Err(true),
-                Err(error) => tracing::warn!(%error, "URLs were not added"),
-            }
-        }
-        Ok(found)
-    }
-
-    /// Ends the URLs, or schedules those with a time. A URL is named once.
-    async fn settle(&self, items: &[(Item, Option<u64>)]) -> Vec<Ack> {
-        let mut statuses = vec![Ack::Fail; items.len()];
-        let mut left: Vec<usize> = (0..items.len()).collect();
-        for _ in 0..ATTEMPTS {
-            if left.is_empty() {
-                break;
-            }
-            let outcomes = self.settle_once(items, &left).await;
-            for (place, outcome) in left.iter().zip(&outcomes) {
-                statuses[*place] = outcome.unwrap_or(Ack::Fail);
-            }
-            let again = left.into_iter().zip(outcomes);
-            left = again
-                .filter_map(|(place, outcome)| outcome.is_none().then_some(place))
-                .collect();
-        }
-        statuses
-    }
-
-    /// Settles URLs once. Returns the status of each; `None` if another client added it at the same time.
-    ///
-    /// `CHG.SETTLE` has no payload. So a URL that is to be fetched again is ended, forgotten, and discovered with its
-    /// date and metadata.
-    async fn settle_once(
-        &self,
-        items: &[(Item, Option<u64>)],
-        places: &[usize],
-    ) -> Vec<Option<Ack>> {
-        let mut statuses: HashMap<usize, Ack> = HashMap::new();
-        let batch = Batch::new();
-        let over = self.frontier.over(&batch);
-        let mut asked = Vec::new();
-        for (crawl, numbers) in by_crawl(places.iter().map(|place| &items[*place].0)) {
-            if self.note_crawl(crawl).await.is_err() {
-                continue;
-            }
-            let numbers: Vec<usize> = numbers.into_iter().map(|number| places[number]).collect();
-            for slice in numbers.chunks(SLICE) {
-                let urls = slice.iter().map(|place| Settled {
-                    chg: items[*place].0.key.as_bytes(),
-                    uri: items[*place].0.url.as_bytes(),
-                    at: None,
-                });
-                let ended = over.settle(crawl, None, &urls.collect::<Vec<_>>());
-                let due = slice.iter().filter(|place| items[**place].1.is_some());
-                let due: Vec<&[u8]> = due.map(|place| items[*place].0.url.as_bytes()).collect();
-                let forgotten = over.forget(crawl, &due);
-                asked.push((slice.to_vec(), ended, forgotten));
-            }
-        }
-        let _ = batch.send_async(self.frontier.server()).await;
-        let mut due: Vec<usize> = Vec::new();
-        let mut lost = false;
-        for (slice, ended, forgotten) in asked {
-            let (ended, forgotten) = (ended.take(), forgotten.take());
-            if let Some(error) = ended.as_ref().err().or(forgotten.as_ref().err()) {
-                lost |= error.word() == Some("PLAIN");
-                tracing::warn!(%error, "URLs were not updated");
-            }
-            let (Ok(ended), Ok(_)) = (ended, forgotten) else {
-                continue;
-            };
-            for (place, changed) in slice.into_iter().zip(ended) {
-                match (changed, items[place].1) {
-                    (None, _) => drop(statuses.insert(place, Ack::Skipped)),
-                    (Some(_), None) => drop(statuses.insert(place, Ack::Ok)),
-                    (Some(_), Some(_)) => due.push(place),
-                }
-            }
-        }
-        if lost && let Err(error) = self.prepare().await {
-            tracing::warn!(%error, "there is no packed frontier");
-        }
-        let scheduled: Vec<(&Item, u64)> = due
-            .iter()
-            .map(|place| (&items[*place].0, items[*place].1.unwrap_or(0)))
-            .collect();
-        let found = self.discover_at(&scheduled).await;
-        let mut raced = Vec::new();
-        for (place, found) in due.into_iter().zip(found) {
-            match found {
-                Some(Discovered::New(_)) => drop(statuses.insert(place, Ack::Ok)),
-                Some(Discovered::Refused) => drop(statuses.insert(place, Ack::Skipped)),
-                Some(Discovered::Known) => raced.push(place),
-                None => {}
-            }
-        }
-        let outcomes = places.iter().map(|place| {
-            let decided = !raced.contains(place);
-            decided.then(|| statuses.get(place).copied().unwrap_or(Ack::Fail))
-        });
-        outcomes.collect()
+        let known = statuses_of(items.known.len(), settled, |changed| match changed {
+            Some(_) => Ack::Ok,
+            None => Ack::Skipped,
+        })?;
+        let discovered = statuses_of(items.discovered.len(), found, |found| match found {
+            Discovered::New(_) => Ack::Ok,
+            Discovered::Known | Discovered::Refused => Ack::Skipped,
+        })?;
+        Some(Statuses { known, discovered })
     }
 }
 
-fn uri<'a>((item, at): &(&'a Item, u64)) -> Uri<'a> {
+fn uri(item: &Item) -> Uri<'_> {
     Uri {
         chg: item.key.as_bytes(),
-        at: *at,
+        at: 0,
         depth: 0,
         uri: item.url.as_bytes(),
     }
+}
+
+/// Returns the statuses of items from answers, each with the numbers of its items. Items without an answer have failed.
+/// Returns `None` if there is no packed frontier.
+fn statuses_of<T>(
+    number: usize,
+    answers: Vec<Asked<T>>,
+    status: impl Fn(T) -> Ack,
+) -> Option<Vec<Ack>> {
+    let mut statuses = vec![Ack::Fail; number];
+    for (places, answer) in answers {
+        match answer.take() {
+            Ok(outcomes) => {
+                for (place, outcome) in places.into_iter().zip(outcomes) {
+                    statuses[place] = status(outcome);
+                }
+            }
+            Err(error) if error.word() == Some("PLAIN") => return None,
+            Err(error) => tracing::warn!(%error, "URLs were not added or updated"),
+        }
+    }
+    Some(statuses)
 }
 
 /// Groups the numbers of items by crawl, in the order in which the crawls first occur.
