@@ -10,6 +10,7 @@
 //! - [`linear`]: hash tables that grow by one small bucket at a time
 //! - [`interner`], [`index`]: linear hash tables that find the number of a value, or all numbers of
 //!   a hash
+//! - [`token`]: tokens of clients, compared in constant time
 //!
 //! The crate does no I/O and reads no clock. Input may be untrusted: each value has exactly one
 //! valid encoding, and reading any other encoding is an error.
@@ -25,6 +26,7 @@ pub mod limits;
 pub mod linear;
 pub mod number;
 pub mod sink;
+pub mod token;
 
 /// Compiles and runs the example of the README.
 #[cfg(doctest)]

@@ -8,6 +8,7 @@ use ::redis::Cmd;
 use ::redis::FromRedisValue;
 use crawlspace_cdx::{Field, Format, Line, Read, post, surt};
 use crawlspace_client::{Ask, AsyncServer, Call};
+use crawlspace_compact::token::Token;
 use crawlspace_index::cdxj::push_field;
 use crawlspace_index::lines::MAX_LINE;
 use crawlspace_index::sorted::line::FIELDS;
@@ -21,10 +22,6 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const RETRIES: u32 = 2;
 /// Number of rows that are moved to another key at a time.
 const PAGE: usize = 1000;
-/// Minimum length of a token in bytes.
-const MIN_TOKEN: usize = 16;
-/// Maximum size of a token file in bytes.
-const MAX_TOKEN: usize = 4096;
 /// Suffix of the key of the hash with the aliases.
 pub(crate) const ALIASES: &str = ":aliases";
 /// First word of a line that defines an alias.
@@ -34,7 +31,7 @@ const ALIAS: &[u8] = b"@alias";
 pub(crate) struct Writable {
     url: String,
     key: String,
-    token: Vec<u8>,
+    token: Token,
     server: tokio::sync::Mutex<Option<AsyncServer>>,
 }
 
@@ -63,14 +60,9 @@ impl Writable {
         })
     }
 
-    /// Checks a token in constant time.
-    pub(crate) fn is_token(&self, given: &[u8]) -> bool {
-        let differing = self
-            .token
-            .iter()
-            .zip(given)
-            .fold(0, |all, (a, b)| all | (a ^ b));
-        given.len() == self.token.len() && std::hint::black_box(differing) == 0
+    /// Returns the token that writes need.
+    pub(crate) fn token(&self) -> &Token {
+        &self.token
     }
 
     /// Adds rows and aliases, in their order. Adding a row again changes nothing.
@@ -201,17 +193,10 @@ impl Writable {
 ///
 /// # Errors
 /// Fails if the file cannot be read, or if the token is too short or contains characters that a header cannot contain.
-pub(crate) fn token(path: &Path) -> Result<Vec<u8>, String> {
+pub(crate) fn token(path: &Path) -> Result<Token, String> {
     let shown = path.display();
     let text = std::fs::read(path).map_err(|error| format!("{shown}: cannot read: {error}"))?;
-    let token = text.trim_ascii();
-    if !(MIN_TOKEN..=MAX_TOKEN).contains(&token.len()) || !token.iter().all(u8::is_ascii_graphic) {
-        return Err(format!(
-            "{shown}: invalid token: write {MIN_TOKEN} or more ASCII characters without spaces, for example those of \
-             `openssl rand -hex 32`"
-        ));
-    }
-    Ok(token.to_vec())
+    Token::parse(&text).map_err(|error| format!("{shown}: {error}"))
 }
 
 impl Written {

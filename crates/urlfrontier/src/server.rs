@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crawlspace_compact::token::Token;
 use http::{HeaderMap, Request, Response, header};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
@@ -45,21 +46,12 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Options of the server.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Certificate and key. Without them, connections are not encrypted.
     pub tls: Option<Arc<ServerConfig>>,
     /// Token that every request must have in `authorization: Bearer TOKEN`.
-    pub token: Option<String>,
-}
-
-impl std::fmt::Debug for Options {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Options")
-            .field("tls", &self.tls.is_some())
-            .field("token", &self.token.is_some())
-            .finish()
-    }
+    pub token: Option<Token>,
 }
 
 /// Reads the certificate chain and the key of a server from PEM files.
@@ -191,17 +183,9 @@ async fn connection(
 
 /// Returns true if a request has the token, or needs none.
 fn may(options: &Options, headers: &HeaderMap) -> bool {
-    let Some(token) = &options.token else {
-        return true;
-    };
-    let given = headers
-        .get(header::AUTHORIZATION)
-        .map(|value| value.as_bytes());
-    let given = given.and_then(|given| given.strip_prefix(b"Bearer "));
-    given.is_some_and(|given| same(given, token.as_bytes()))
-}
-
-/// Compares in a time that does not depend on where the texts differ.
-fn same(a: &[u8], b: &[u8]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).fold(0, |all, (a, b)| all | (a ^ b)) == 0
+    let given = headers.get(header::AUTHORIZATION);
+    options
+        .token
+        .as_ref()
+        .is_none_or(|token| given.is_some_and(|given| token.permits(given.as_bytes())))
 }

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use http::header::{ALLOW, AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
@@ -45,18 +45,11 @@ pub(crate) async fn answer(
     fresh(outcome.unwrap_or_else(|refused| refused))
 }
 
-/// Returns the token of a request.
-fn token(headers: &HeaderMap) -> Option<&[u8]> {
-    let (scheme, token) = headers.get(AUTHORIZATION)?.as_bytes().split_at_checked(7)?;
-    scheme
-        .eq_ignore_ascii_case(b"bearer ")
-        .then(|| token.trim_ascii())
-}
-
 type Outcome = Result<Response<Body>, Response<Body>>;
 
 async fn write(writable: &Writable, request: Request<Incoming>, deletes: bool) -> Outcome {
-    if !token(request.headers()).is_some_and(|token| writable.is_token(token)) {
+    let given = request.headers().get(AUTHORIZATION);
+    if !given.is_some_and(|given| writable.token().permits(given.as_bytes())) {
         let what = "a write needs the token of the collection: Authorization: Bearer TOKEN";
         let mut refused = closing(StatusCode::UNAUTHORIZED, what);
         let scheme = HeaderValue::from_static("Bearer");

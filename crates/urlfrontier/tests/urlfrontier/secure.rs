@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crawlspace_compact::token::Token;
 use crawlspace_urlfrontier::proto::*;
 use crawlspace_urlfrontier::server::{self, Options};
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
@@ -9,19 +10,20 @@ use tonic::{Code, Request};
 
 use crate::stage::*;
 
+const TOKEN: &str = "0123456789abcdef";
+
 #[tokio::test]
 async fn requests_need_the_token() {
     let options = Options {
-        token: Some("secret".to_owned()),
+        token: Some(Token::parse(TOKEN.as_bytes()).unwrap()),
         ..Options::default()
     };
     let stage = Stage::with(redis_tests::Options::new().start(), options).await;
     let mut client = stage.client().await;
     for given in [
         None,
-        Some("Bearer secre"),
-        Some("Bearer secrets"),
-        Some("secret"),
+        Some("Bearer 0123456789abcdeF"),
+        Some(TOKEN),
         Some("Bearer "),
     ] {
         let mut request = Request::new(Local::default());
@@ -38,16 +40,15 @@ async fn requests_need_the_token() {
         );
     }
     let mut request = Request::new(Local::default());
-    request
-        .metadata_mut()
-        .insert("authorization", "Bearer secret".parse().unwrap());
+    let given = format!("Bearer {TOKEN}").parse().unwrap();
+    request.metadata_mut().insert("authorization", given);
     let reply = client.send::<_, StringList>("ListCrawls", request).await;
     assert_eq!(reply.unwrap(), StringList::default());
     assert!(
         stage
             .service
             .metrics()
-            .contains("unauthenticated_requests_total 5\n")
+            .contains("unauthenticated_requests_total 4\n")
     );
 }
 
@@ -94,7 +95,7 @@ async fn connections_are_encrypted() {
 #[tokio::test]
 async fn health_follows_the_server() {
     let options = Options {
-        token: Some("secret".to_owned()),
+        token: Some(Token::parse(TOKEN.as_bytes()).unwrap()),
         ..Options::default()
     };
     let mut stage = Stage::with(redis_tests::Options::new().start(), options).await;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use crawlspace_client::AsyncServer;
+use crawlspace_compact::token::Token;
 use crawlspace_serve::host::Host;
 use crawlspace_serve::server::serve_metrics;
 use crawlspace_urlfrontier::server::{self, Options};
@@ -48,7 +49,8 @@ pub(crate) struct Serve {
     /// Key of the certificate (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// File with the token that requests must have in `authorization: Bearer TOKEN`.
+    /// File with the token that requests must have in `authorization: Bearer TOKEN`: 16 or more ASCII characters without
+    /// spaces.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Log level; the log is JSON lines on standard error.
@@ -107,16 +109,10 @@ impl Serve {
             _ => None,
         };
         let token = self.token_file.as_ref().map(|file| {
-            let text = std::fs::read_to_string(file).map_err(|error| {
-                io::Error::new(error.kind(), format!("{}: {error}", file.display()))
-            })?;
-            match text.trim() {
-                "" => Err(io::Error::other(format!(
-                    "{}: the token is empty",
-                    file.display()
-                ))),
-                token => Ok(token.to_owned()),
-            }
+            let shown = file.display();
+            let text = std::fs::read(file)
+                .map_err(|error| io::Error::new(error.kind(), format!("{shown}: {error}")))?;
+            Token::parse(&text).map_err(|error| io::Error::other(format!("{shown}: {error}")))
         });
         Ok(Options {
             tls,
