@@ -203,7 +203,7 @@ reshard: ## Move slots of a cluster under load, key by key and as a whole, and c
 bench: ## Measure against plain Redis and pywb and write docs/benchmarks/ and docs/benchmarks.md (ONLY=dedupe, chg, tags, import, federation, index or one row, QUICK=1, SCALE=1)
 	@scripts/need cc libclang redis-server redis-cli valgrind wrk python3 python3-venv
 	$(CARGO) build --release --package crawlspace
-	$(CARGO) build --release --package crawlspace-cli --package crawlspace-jobs --bins --example index_cache
+	$(CARGO) build --release --package crawlspace-cli --package crawlspace-jobs --package crawlspace-urlfrontier --bins --example index_cache --example load
 	MODULE='$(MODULE)' ONLY='$(ONLY)' QUICK='$(QUICK)' SCALE='$(SCALE)' $(CARGO) run --release --package redis-tests --bin bench -- $(ARGS)
 
 # Number of fuzz targets, which share the time.

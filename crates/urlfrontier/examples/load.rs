@@ -1,5 +1,6 @@
-//! Measures a URLFrontier service: `load ADDRESS [URLS]`. Works with any server of this interface, which must be empty.
-//! Serves a frontier in this process if it gets the URL of a Redis server instead of an address.
+//! Measures a URLFrontier service: `load ADDRESS [URLS [CLOSED]]`. Works with any server of this interface, which must be
+//! empty. Serves a frontier in this process if it gets the URL of a Redis server instead of an address. CLOSED is the
+//! number of queues that may not be delivered during the last measurement.
 
 use std::time::{Duration, Instant};
 
@@ -52,8 +53,13 @@ fn url(n: usize, queues: usize) -> UrlInfo {
 }
 
 /// Sends URLs in batches of 256 over two streams. Returns how many were new.
-async fn put_batches(client: &Client, urls: usize, queues: usize) -> Result<usize, Failure> {
-    let halves = [0..urls / 2, urls / 2..urls].map(|half| {
+async fn put_batches(
+    client: &Client,
+    urls: std::ops::Range<usize>,
+    queues: usize,
+) -> Result<usize, Failure> {
+    let middle = urls.start.midpoint(urls.end);
+    let halves = [urls.start..middle, middle..urls.end].map(|half| {
         let mut client = client.clone();
         tokio::spawn(async move {
             let batches = half.clone().step_by(256).map(move |start| DiscoveredBatch {
@@ -129,18 +135,40 @@ async fn serve(redis: &str) -> Result<String, Failure> {
     Ok(address.to_string())
 }
 
+/// Makes queues rest for an hour after each delivery, so that a queue that was delivered stays closed.
+async fn close_for_an_hour(client: &mut Client) -> Result<(), Failure> {
+    let params = QueueDelayParams {
+        delay_requestable: 3600,
+        ..QueueDelayParams::default()
+    };
+    let params = futures_util::stream::iter([params]);
+    let mut reply: Streaming<Empty> = client
+        .stream("/urlfrontier.URLFrontier/SetDelay", params)
+        .await?;
+    reply.message().await?;
+    Ok(())
+}
+
 fn rate(what: &str, count: usize, took: Duration) {
-    println!(
-        "{what}: {count} in {took:.2?}, {:.0} per second",
-        count as f64 / took.as_secs_f64()
-    );
+    println!("{what}: {:.0} URLs/s", count as f64 / took.as_secs_f64());
+}
+
+fn quantiles(what: &str, mut times: Vec<Duration>) {
+    times.sort_unstable();
+    for part in [50, 99] {
+        let time = times[times.len() * part / 100];
+        println!("{what}, p{part}: {:.2} ms", time.as_secs_f64() * 1e3);
+    }
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let mut args = std::env::args().skip(1);
-    let address = args.next().ok_or("usage: load ADDRESS [URLS]")?;
+    let address = args
+        .next()
+        .ok_or("usage: load ADDRESS|REDIS-URL [URLS [CLOSED]]")?;
     let urls: usize = args.next().map_or(Ok(500_000), |urls| urls.parse())?;
+    let closed: usize = args.next().map_or(Ok(100_000), |closed| closed.parse())?;
     let queues = urls / 50;
     let address = if address.contains("://") {
         serve(&address).await?
@@ -149,13 +177,14 @@ async fn main() -> Result<(), Failure> {
     };
     let endpoint = Endpoint::from_shared(format!("http://{address}"))?;
     let mut client = Client(tonic::client::Grpc::new(endpoint.connect().await?));
+    close_for_an_hour(&mut client).await?;
 
     let begun = Instant::now();
-    let new = put_batches(&client, urls, queues).await?;
+    let new = put_batches(&client, 0..urls, queues).await?;
     rate("PutDiscovered 256, new", urls, begun.elapsed());
     assert_eq!(new, urls);
     let begun = Instant::now();
-    let new = put_batches(&client, urls, queues).await?;
+    let new = put_batches(&client, 0..urls, queues).await?;
     rate("PutDiscovered 256, known", urls, begun.elapsed());
     assert_eq!(new, 0);
     let begun = Instant::now();
@@ -168,19 +197,37 @@ async fn main() -> Result<(), Failure> {
     let (mut got, mut times) = (0, Vec::new());
     for _ in 0..queues / 100 {
         let begun = Instant::now();
-        let now = get(&mut client, 100, 10).await?;
+        got += get(&mut client, 100, 10).await?;
         times.push(begun.elapsed());
-        got += now;
-        if now == 0 {
-            break;
-        }
     }
+    assert_eq!(got, queues / 100 * 1000);
     rate("GetURLs 100 × 10", got, begun.elapsed());
-    times.sort_unstable();
-    println!(
-        "GetURLs: p50 {:.2?}, p99 {:.2?}",
-        times[times.len() / 2],
-        times[times.len() * 99 / 100]
-    );
+    quantiles("GetURLs 100 × 10", times);
+
+    // One URL in each of the queues, whose numbers begin after all others.
+    let first = (urls + single) * 2;
+    put_batches(&client, first..first + closed, usize::MAX).await?;
+    while get(&mut client, 0, 1).await? > 0 {}
+    let mut times = Vec::new();
+    for round in 1..=200 {
+        let first = first * (round + 1);
+        // 100 queues with 10 URLs each.
+        let urls = (first..first + 1000).map(|n| UrlInfo {
+            key: format!("open-{round}-{}", n % 100),
+            ..url(n, usize::MAX)
+        });
+        let batch = DiscoveredBatch {
+            items: urls.collect(),
+            ..DiscoveredBatch::default()
+        };
+        let batch = futures_util::stream::iter([batch]);
+        let path = "/urlfrontier.URLFrontier/PutDiscovered";
+        let mut acks: Streaming<BatchAck> = client.stream(path, batch).await?;
+        acks.message().await?;
+        let begun = Instant::now();
+        assert_eq!(get(&mut client, 100, 10).await?, 1000);
+        times.push(begun.elapsed());
+    }
+    quantiles("GetURLs 100 × 10, closed queues", times);
     Ok(())
 }

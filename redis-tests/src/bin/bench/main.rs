@@ -110,7 +110,7 @@ const PARTS: [Part; 9] = [
     ),
     Part::new(
         "chg",
-        "C0 C1 C2 C3 C4 C5 C6 K1 slices commands uris log pauses",
+        "C0 C1 C2 C3 C4 C5 C6 K1 G1 slices commands uris log pauses",
         "chg",
         chg::measure,
     ),

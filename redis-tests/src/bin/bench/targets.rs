@@ -77,6 +77,11 @@ targets! {
     KNOWN_FILE           "K1" "RDB file per done URL"                                 AtMost(18.0, "B");
     KNOWN_TIME           "K1" "time of `DISCOVER` of a known URL"                     AtMost(2.0, "µs");
     NEW_TIME             "K1" "time of `DISCOVER` of a new URL against `ADDURI`"      AtMost(1.15, "×");
+    GRPC_KNOWN           "G1" "PutDiscovered of known URLs against 150 000 per second" AtLeast(1.0);
+    GRPC_NEW             "G1" "PutDiscovered of new URLs against 70 000 per second"   AtLeast(1.0);
+    GRPC_SINGLE          "G1" "PutURLs of new URLs against 40 000 per second"         AtLeast(1.0);
+    GRPC_GET             "G1" "URLs of GetURLs against 50 000 per second"             AtLeast(1.0);
+    GRPC_CLOSED          "G1" "99th percentile of GetURLs with many closed queues"    AtMost(50.0, "ms");
     COMMAND              "commands" "longest call of a command"                       AtMost(1.0, "ms");
     LOGGED_BYTES         "log" "bytes that a page of a packed frontier adds to a log" AtMost(200.0, "B");
     LOGGED_TIME          "log" "processor time that both logs add, packed"            AtMost(15.0, "%");

@@ -3,6 +3,7 @@
 mod commands;
 mod cost;
 mod cycle;
+mod grpc;
 mod hosts;
 mod instructions;
 mod jobs;
@@ -39,6 +40,7 @@ pub fn measure(plan: &Plan) -> Section {
         ("C5", &|| saturated::measure(plan, &hosts)),
         ("C6", &|| scale::measure(plan, &hosts)),
         ("K1", &|| known::measure(plan, &hosts)),
+        ("G1", &|| grpc::measure(plan)),
         ("slices", &|| jobs::measure(plan, &hosts)),
         ("commands", &|| longest::measure(plan, &hosts)),
         ("uris", &|| memory::measure(plan, &hosts)),
