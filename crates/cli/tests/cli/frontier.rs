@@ -6,6 +6,7 @@ use redis_tests::{
 };
 use serde_json::Value;
 
+use crate::documents::metrics::must_be_listed;
 use crate::tool::tool;
 
 /// Runs `crawlspace chg …`.
@@ -117,10 +118,25 @@ fn frontier_is_served_until_the_program_is_terminated() {
     let metrics = printed.strip_prefix("http://").unwrap();
     let (address, path) = metrics.split_once('/').unwrap();
     let response = redis_tests::http::get(address.parse().unwrap(), &format!("/{path}"));
-    assert_contains(response.text(), "crawlspace_urlfrontier_streams 0\n");
+    must_be_listed("crawlspace frontier serve", &response.text());
     const SIGTERM: i32 = 15;
     program.signal(SIGTERM);
     assert_eq!(program.end().status.code(), Some(0));
+
+    // A token that is easy to guess is refused.
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    std::fs::write(&token, "secret\n").unwrap();
+    let arguments = format!(
+        "frontier serve --redis {url} --token-file {}",
+        token.display()
+    );
+    let refused = outcome(tool(arguments));
+    assert_eq!(refused.status, 1);
+    assert_contains(
+        &refused.errors,
+        "token: invalid token: write 16 or more ASCII characters",
+    );
 
     // A frontier in plain storage is refused.
     let frontier = Frontier::open(&url, "{plain}:").unwrap();

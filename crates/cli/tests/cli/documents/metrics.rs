@@ -13,7 +13,9 @@ use crate::serving::Stage;
 pub(crate) fn must_be_listed(section: &str, text: &str) {
     let mut labels: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
-        let (name, rest) = line.split_once('{').expect("labels");
+        let Some((name, rest)) = line.split_once('{') else {
+            continue;
+        };
         let (of, _) = rest.rsplit_once('}').expect("an end of labels");
         // No label value in these texts contains `",`.
         let keys = of
