@@ -1,27 +1,33 @@
-//! A hash table of records of fixed width, in about 1.8 bytes more than the width of each.
+//! A hash table of records of fixed width, in about 3 bytes more than the width of each.
 //!
-//! A record begins with its fingerprint, which is evenly distributed, so that it is its own hash. Records lie one after
-//! the other in buckets of a [`linear`](crawlspace_compact::linear) hash table.
+//! A record begins with its fingerprint, which is evenly distributed, so that it is its own hash. The buckets of a
+//! [`linear`](crawlspace_compact::linear) hash table are lists of chunks of the same size: buckets of many sizes in one
+//! block each would leave a third of the memory of the process unused, because buckets change their sizes all the time.
 
 use crawlspace_compact::blocks::Blocks;
 use crawlspace_compact::linear::{Bucket, Linear};
-use crawlspace_host::sizes::class;
 use smallvec::SmallVec;
 
 /// Mean number of records per bucket.
-const FULL: usize = 32;
+const FULL: usize = 80;
+
+/// Size of a chunk in bytes: a size class of jemalloc, and just above a multiple of the width of most records (17).
+const CHUNK: usize = 256;
 
 /// Records in no order.
 #[derive(Clone, Debug, Default)]
-struct Records(Vec<u8>);
+struct Records {
+    chunks: Vec<Box<[u8; CHUNK]>>,
+    len: usize,
+}
 
 impl Bucket for Records {
     fn weight(&self) -> usize {
-        self.0.len()
+        self.len
     }
 
     fn memory(&self) -> usize {
-        self.0.capacity()
+        self.chunks.len() * CHUNK + self.chunks.capacity() * size_of::<usize>()
     }
 }
 
@@ -40,60 +46,81 @@ pub(super) fn position(print: &[u8]) -> u64 {
 }
 
 impl Records {
-    /// Returns the offset of the record with a fingerprint.
+    /// Returns the records.
+    fn iter(&self, width: usize) -> impl Iterator<Item = &[u8]> {
+        let chunks = self.chunks.iter();
+        let records = chunks.flat_map(move |chunk| chunk.chunks_exact(width));
+        records.take(self.len)
+    }
+
+    /// Returns the number of the record with a fingerprint.
     fn find(&self, width: usize, print: &[u8]) -> Option<usize> {
         let (first, more) = (hash(print), &print[8..]);
-        let mut records = self.0.chunks_exact(width);
-        let at =
-            records.position(|record| hash(record) == first && record[8..print.len()] == *more)?;
-        Some(at * width)
+        self.iter(width)
+            .position(|record| hash(record) == first && record[8..print.len()] == *more)
+    }
+
+    /// Returns the record with a number.
+    fn get(&self, width: usize, n: usize) -> &[u8] {
+        let (chunk, at) = place(width, n);
+        &self.chunks[chunk][at..at + width]
+    }
+
+    fn set(&mut self, n: usize, record: &[u8]) {
+        let (chunk, at) = place(record.len(), n);
+        self.chunks[chunk][at..at + record.len()].copy_from_slice(record);
     }
 
     fn add(&mut self, record: &[u8]) {
-        let len = self.0.len() + record.len();
-        if len > self.0.capacity() {
-            self.0.reserve_exact(class(len) - self.0.len());
+        let (chunk, _) = place(record.len(), self.len);
+        if chunk == self.chunks.len() {
+            self.chunks.push(Box::new([0; CHUNK]));
         }
-        self.0.extend_from_slice(record);
+        self.set(self.len, record);
+        self.len += 1;
     }
 
-    fn remove(&mut self, width: usize, at: usize) {
-        let last = self.0.len() - width;
-        self.0.copy_within(last.., at);
-        self.0.truncate(last);
-        self.tighten(2 * width);
+    fn remove(&mut self, width: usize, n: usize) {
+        let last = Stored::from_slice(self.get(width, self.len - 1));
+        self.set(n, &last);
+        self.truncate(width, self.len - 1);
     }
 
-    /// Frees memory if more than `slack` bytes are unused.
-    fn tighten(&mut self, slack: usize) {
-        let needed = class(self.0.len());
-        if self.0.capacity() > needed + slack {
-            self.0.shrink_to(needed);
+    /// Keeps the first `len` records, and frees the chunks without any.
+    fn truncate(&mut self, width: usize, len: usize) {
+        self.len = len;
+        self.chunks.truncate(len.div_ceil(CHUNK / width));
+        if self.chunks.is_empty() {
+            self.chunks = Vec::new();
         }
     }
 
     /// Moves the records out whose hash has this bit set.
     fn split(&mut self, width: usize, bit: u32) -> Records {
         let mut moved = Records::default();
-        let mut kept = Vec::with_capacity(self.0.len());
-        for record in self.0.chunks_exact(width) {
-            if hash(record) >> bit & 1 == 1 {
-                moved.0.extend_from_slice(record);
+        let mut kept = 0;
+        for n in 0..self.len {
+            let record = Stored::from_slice(self.get(width, n));
+            if hash(&record) >> bit & 1 == 1 {
+                moved.add(&record);
             } else {
-                kept.extend_from_slice(record);
+                self.set(kept, &record);
+                kept += 1;
             }
         }
-        self.0 = kept;
-        self.tighten(0);
-        moved.tighten(0);
+        self.truncate(width, kept);
         moved
     }
 
-    fn absorb(&mut self, other: &Records) {
-        self.0
-            .reserve_exact(class(self.0.len() + other.0.len()) - self.0.len());
-        self.0.extend_from_slice(&other.0);
+    fn absorb(&mut self, width: usize, other: &Records) {
+        other.iter(width).for_each(|record| self.add(record));
     }
+}
+
+/// Returns the chunk of a record with a number, and its offset in the chunk.
+fn place(width: usize, n: usize) -> (usize, usize) {
+    let each = CHUNK / width;
+    (n / each, n % each * width)
 }
 
 /// A record as it is stored.
@@ -108,7 +135,7 @@ pub(super) struct Table {
 
 /// Records of one step of a walk over a table.
 pub(super) struct Page<'a> {
-    bytes: &'a [u8],
+    bucket: Option<&'a Records>,
     width: usize,
     /// Position of the page.
     from: u64,
@@ -119,8 +146,9 @@ pub(super) struct Page<'a> {
 impl<'a> Page<'a> {
     /// Returns the records.
     pub(super) fn records(&self) -> impl Iterator<Item = &'a [u8]> {
-        let from = self.from;
-        let records = self.bytes.chunks_exact(self.width);
+        let (from, width) = (self.from, self.width);
+        let records = self.bucket.into_iter();
+        let records = records.flat_map(move |bucket| bucket.iter(width));
         // A bucket that absorbed another one has records of earlier pages.
         records.filter(move |record| position(record) >= from)
     }
@@ -137,14 +165,14 @@ impl Table {
 
     /// Returns the number of records.
     pub(super) fn len(&self) -> u64 {
-        (self.buckets.weight() / self.width) as u64
+        self.buckets.weight() as u64
     }
 
     /// Returns the record with a fingerprint.
     pub(super) fn get(&self, print: &[u8]) -> Option<&[u8]> {
         let bucket = self.buckets.get(hash(print))?;
-        let at = bucket.find(self.width, print)?;
-        Some(&bucket.0[at..at + self.width])
+        let n = bucket.find(self.width, print)?;
+        Some(bucket.get(self.width, n))
     }
 
     /// Stores a record. Returns the one with the same fingerprint, which is `print_bytes` long, that it replaces.
@@ -153,15 +181,14 @@ impl Table {
         let mut replaced = None;
         self.buckets.change(hash(record), |bucket| {
             match bucket.find(width, &record[..print_bytes]) {
-                Some(at) => {
-                    let place = &mut bucket.0[at..at + width];
-                    replaced = Some(Stored::from_slice(place));
-                    place.copy_from_slice(record);
+                Some(n) => {
+                    replaced = Some(Stored::from_slice(bucket.get(width, n)));
+                    bucket.set(n, record);
                 }
                 None => bucket.add(record),
             }
         });
-        if self.buckets.weight() > self.buckets.len() * FULL * width {
+        if self.buckets.weight() > self.buckets.len() * FULL {
             self.buckets.grow(|bucket, bit| bucket.split(width, bit));
         }
         replaced
@@ -171,13 +198,14 @@ impl Table {
     pub(super) fn remove(&mut self, print: &[u8]) {
         let width = self.width;
         self.buckets.change(hash(print), |bucket| {
-            if let Some(at) = bucket.find(width, print) {
-                bucket.remove(width, at);
+            if let Some(n) = bucket.find(width, print) {
+                bucket.remove(width, n);
             }
         });
         let buckets = self.buckets.len();
-        if buckets > 1 && self.buckets.weight() < buckets * FULL * width / 3 {
-            self.buckets.shrink(|bucket, last| bucket.absorb(&last));
+        if buckets > 1 && self.buckets.weight() < buckets * FULL / 3 {
+            self.buckets
+                .shrink(|bucket, last| bucket.absorb(width, &last));
         }
     }
 
@@ -186,7 +214,7 @@ impl Table {
     pub(super) fn page(&self, from: u64) -> Page<'_> {
         let step = self.buckets.at(from);
         Page {
-            bytes: step.as_ref().map_or(&[], |step| &step.bucket.0),
+            bucket: step.as_ref().map(|step| step.bucket),
             width: self.width,
             from,
             next: step.and_then(|step| step.next),
@@ -200,7 +228,8 @@ impl Table {
 
     /// Returns the number of memory blocks.
     pub(super) fn pieces(&self) -> usize {
-        self.buckets.len()
+        // A bucket has a list of chunks.
+        self.buckets.len() + self.buckets.weight() * self.width / CHUNK
     }
 }
 
@@ -265,12 +294,12 @@ mod tests {
     }
 
     #[test]
-    fn table_takes_two_bytes_more_than_each_record() {
+    fn table_takes_three_bytes_more_than_each_record() {
         let mut table = Table::new(WIDTH);
         for n in 0..200_000 {
             table.put(8, &record(n, 1));
         }
-        assert!(table.memory() < 200_000 * (WIDTH + 3), "{}", table.memory());
+        assert!(table.memory() < 200_000 * (WIDTH + 4), "{}", table.memory());
         for n in 0..200_000 {
             table.remove(&record(n, 0)[..8]);
         }
