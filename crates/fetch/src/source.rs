@@ -71,6 +71,9 @@ pub enum SourceError {
     /// Parts of the source cannot be read; the other parts were read.
     #[error("{0}")]
     Incomplete(String),
+    /// WARC files of the source are not indexed yet; the others were searched.
+    #[error("{0}")]
+    Indexing(String),
     /// This server is out of memory for the response.
     #[error("this server has no memory left for its response (--memory sets the limit)")]
     Busy,
@@ -114,9 +117,10 @@ impl SourceError {
             | SourceError::Io(_)
             | SourceError::Changed(_)
             | SourceError::Incomplete(_) => Fault::Question,
-            SourceError::Skipped | SourceError::Unsupported(_) | SourceError::Busy => {
-                Fault::Neither
-            }
+            SourceError::Skipped
+            | SourceError::Unsupported(_)
+            | SourceError::Indexing(_)
+            | SourceError::Busy => Fault::Neither,
         }
     }
 
@@ -133,6 +137,7 @@ impl SourceError {
             SourceError::Io(_) | SourceError::Changed(_) => "io",
             SourceError::Incomplete(_) => "incomplete",
             SourceError::Unsupported(_) => "unsupported",
+            SourceError::Indexing(_) => "indexing",
             SourceError::Busy => "busy",
         }
     }

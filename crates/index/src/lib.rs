@@ -3,7 +3,7 @@
 //! * [`sorted`] searches sorted CDX and CDXJ files; [`zipnum`] reads and writes clusters of compressed blocks.
 //! * [`Listings`] caches which files a source has. [`Files`] finds the start of a query's [`Span`] in each file, and
 //!   merges the lines that the cursors return. [`Lookup`] searches an index of jobs.
-//! * [`cdxj`] indexes WARC files. [`sort`] sorts files that are larger than memory; [`lines`] reads and counts their lines.
+//! * [`cdxj`] indexes WARC files, and [`WarcFolder`] those of a folder in the background. [`sort`] sorts files that are larger than memory; [`lines`] reads and counts their lines.
 //! * [`spelling`] computes urlkeys as the programs that write indexes spell them.
 //! * [`row`], [`timestamp`] and [`capture`] parse a line of an index, its time, and its role in a dedupe index.
 
@@ -25,7 +25,7 @@ pub mod zipnum;
 pub use self::error::Error;
 pub use self::index::{
     Aliases, ArchivePart, Changes, Checked, Choice, Entry, Files, Listing, Listings, Lookup,
-    Package, Position, Rows, Sought, Span, distance, shortest,
+    Package, Position, Rows, Sought, Span, WarcCounts, WarcFolder, distance, shortest,
 };
 pub use self::loser_tree::LoserTree;
 pub use self::work::{Progress, Work};

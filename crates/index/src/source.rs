@@ -26,6 +26,10 @@ struct Counts {
     /// Number of failures that were reported.
     reported: u64,
     first: Option<SourceError>,
+    /// Number of files that are not indexed yet.
+    waiting: u64,
+    /// True once these files were reported.
+    is_waiting_reported: bool,
 }
 
 impl Gaps {
@@ -34,6 +38,11 @@ impl Gaps {
         let mut counts = self.lock();
         counts.failed += 1;
         counts.first.get_or_insert(error);
+    }
+
+    /// Sets the number of files that are not indexed yet, and are missing for this reason.
+    pub fn set_waiting(&self, files: u64) {
+        self.lock().waiting = files;
     }
 
     /// Counts a part that was read.
@@ -59,21 +68,31 @@ impl Gaps {
     /// Returns the first failure if no part could be read.
     pub fn only(&self) -> Option<SourceError> {
         let counts = self.lock();
-        counts.first.clone().filter(|_| counts.read == 0)
+        let has_none = counts.read == 0 && counts.waiting == 0;
+        counts.first.clone().filter(|_| has_none)
     }
 
-    /// Returns an error that names the failed parts, or `None` if there are no new failures since the last call.
+    /// Returns an error that names the failed and missing parts, or `None` if there are no new failures since the last call.
     pub fn report(&self) -> Option<SourceError> {
         let mut counts = self.lock();
-        if counts.failed == counts.reported {
+        let is_waiting = counts.waiting > 0 && !counts.is_waiting_reported;
+        if counts.failed == counts.reported && !is_waiting {
             return None;
         }
         counts.reported = counts.failed;
-        let first = counts.first.as_ref()?;
-        Some(SourceError::Incomplete(match counts.failed {
+        let failed = counts.first.as_ref().map(|first| match counts.failed {
             1 => first.to_string(),
             more => format!("{first}; and {} more parts cannot be read", more - 1),
-        }))
+        });
+        if !is_waiting {
+            return failed.map(SourceError::Incomplete);
+        }
+        counts.is_waiting_reported = true;
+        let failed = failed.map_or(String::new(), |failed| format!("; {failed}"));
+        let waiting = counts.waiting;
+        Some(SourceError::Indexing(format!(
+            "WARC files that are not indexed yet: {waiting}{failed}"
+        )))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Counts> {

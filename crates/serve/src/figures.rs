@@ -19,8 +19,8 @@ pub(crate) const CLASSES: [u64; 17] = [
 ];
 
 /// Names of errors, as returned by [`SourceError::word`].
-pub(crate) const ERRORS: [&str; 11] = words(
-    "timeout skipped forbidden connection status answer too-large io incomplete unsupported busy",
+pub(crate) const ERRORS: [&str; 12] = words(
+    "timeout skipped forbidden connection status answer too-large io incomplete indexing unsupported busy",
 );
 
 /// Metrics of one source.
@@ -262,6 +262,7 @@ mod tests {
             SourceError::TooLarge(text()),
             SourceError::Io(text()),
             SourceError::Incomplete(text()),
+            SourceError::Indexing(text()),
             SourceError::Unsupported(text()),
             SourceError::Busy,
         ];

@@ -114,7 +114,8 @@ impl Default for Report {
 impl Report {
     /// Adds a missing source, and logs the full error for the operator.
     pub(crate) fn add(&self, name: &Arc<str>, error: SourceError) {
-        if error != SourceError::Skipped {
+        // These would be logged for every query.
+        if !matches!(error, SourceError::Skipped | SourceError::Indexing(_)) {
             self.span
                 .in_scope(|| tracing::info!(source = &**name, %error, "a source has no answer"));
         }

@@ -30,6 +30,8 @@ pub(crate) enum Reason {
     Unreadable,
     /// The answer lacks parts of the source.
     Incomplete,
+    /// WARC files of the source are not indexed yet.
+    Indexing,
     /// The source does not support this kind of query.
     Unsupported,
     /// The record is not at its location.
@@ -57,6 +59,7 @@ impl fmt::Display for Reason {
             Reason::Busy => "busy, try again later",
             Reason::Unreadable => "unreadable",
             Reason::Incomplete => "incomplete, parts cannot be read",
+            Reason::Indexing => "indexing",
             Reason::Unsupported => "unsupported query",
             Reason::NotFound => "not found",
             Reason::BadRecord => "invalid record",
@@ -79,6 +82,7 @@ impl From<&SourceError> for Reason {
             SourceError::TooLarge(_) => Reason::Limit,
             SourceError::Io(_) | SourceError::Changed(_) => Reason::Unreadable,
             SourceError::Incomplete(_) => Reason::Incomplete,
+            SourceError::Indexing(_) => Reason::Indexing,
             SourceError::Unsupported(_) => Reason::Unsupported,
             SourceError::Busy => Reason::Busy,
         }

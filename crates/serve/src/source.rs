@@ -7,6 +7,7 @@ use futures_util::future::BoxFuture;
 
 use super::memory::Full;
 use crate::query::Query;
+use crawlspace_index::WarcCounts;
 use crawlspace_index::sorted::Order;
 use crawlspace_index::source::{Batches, Gaps, SourceError};
 
@@ -30,6 +31,11 @@ pub trait Source: Send + Sync {
     /// Returns the number of invalid lines skipped since the source was opened.
     fn broken(&self) -> u64 {
         0
+    }
+
+    /// Returns the number of WARC files by state, if the source indexes them.
+    fn warcs(&self) -> Option<WarcCounts> {
+        None
     }
 
     /// Returns the block interface, if the source consists of blocks. Pages are then counted in

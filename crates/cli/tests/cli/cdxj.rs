@@ -260,11 +260,22 @@ fn guide_leads_from_warc_files_to_pywb() {
     let mut reader = Reader::new();
     fs::create_dir(reader.folder.path().join("warcs")).unwrap();
     example(&reader.folder.path().join("warcs/example.warc.gz"));
-    reader.run_all(&blocks);
-    let pywb = match Pywb::install(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("pywb")) {
-        Ok(pywb) => pywb,
-        Err(reason) => return left_out("pywb", &reason),
-    };
+    // The first part serves the files, the second one an index file.
+    let second = blocks
+        .iter()
+        .position(|(language, _)| language == "console");
+    let (folder, index) = blocks.split_at(second.unwrap());
+    for part in [folder, index] {
+        reader.run_all(part);
+        match Pywb::install(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("pywb")) {
+            Ok(pywb) => replay_with(&pywb, &reader, &blocks),
+            Err(reason) => left_out("pywb", &reason),
+        }
+    }
+}
+
+/// Replays the captures of the guide with its configuration of pywb.
+fn replay_with(pywb: &Pywb, reader: &Reader, blocks: &[(String, Vec<String>)]) {
     let (_, config) = blocks
         .iter()
         .find(|(language, _)| language == "yaml pywb")

@@ -15,6 +15,7 @@ use tokio::runtime::Handle;
 use super::directory::Directory;
 use super::entry::Entry;
 use super::package::{Listed, Package};
+use super::warcs::{Indexes, WarcFolder};
 use crate::sorted::disorder::{Flaw, inspect};
 use crate::sorted::file::{FileVersion, is_gone};
 use crate::zipnum::cluster::is_secondary;
@@ -49,6 +50,8 @@ pub struct Listing {
     pub(crate) seen: Instant,
     /// Set when a listed file turns out to be replaced or removed.
     pub(crate) is_stale: AtomicBool,
+    /// Number of WARC files whose current version is not indexed yet.
+    pub waiting: u64,
     /// True if some packages were not read, because the requests that needed them had ended.
     pub(crate) is_abandoned: bool,
 }
@@ -67,7 +70,12 @@ pub enum Choice {
     /// Packages: in a folder, `*.wacz` with the indexes in them; a single file is a package or a list of packages
     /// (`*.json`).
     Packages,
+    /// WARC and ARC files, which have no index yet: in a folder, `*.warc`, `*.warc.gz`, `*.arc` and `*.arc.gz`.
+    Warcs,
 }
+
+/// Suffixes of WARC and ARC files in folders.
+const WARCS: [&str; 4] = [".warc.gz", ".warc", ".arc.gz", ".arc"];
 
 impl Choice {
     /// Returns whether a file is a secondary index, judging by its name.
@@ -81,6 +89,10 @@ impl Choice {
             Choice::All => matches!(end, Some("cdx" | "cdxj")) || is_secondary(path),
             Choice::Clusters => is_secondary(path),
             Choice::Packages => end.is_some_and(|end| end.eq_ignore_ascii_case("wacz")),
+            Choice::Warcs => {
+                let name = path.as_os_str().as_encoded_bytes();
+                WARCS.iter().any(|ending| name.ends_with(ending.as_bytes()))
+            }
         }
     }
 }
@@ -99,7 +111,7 @@ impl Listing {
                 .cluster
                 .as_ref()
                 .is_some_and(|cluster| !cluster.is_hinted()),
-            others => others.is_empty() && self.failures.is_empty(),
+            others => others.is_empty() && self.failures.is_empty() && self.waiting == 0,
         }
     }
 
@@ -145,7 +157,7 @@ impl Listing {
                 };
             }
         };
-        let mut walk = Walk::of(path, choice);
+        let walk = Walk::of(path, choice);
         if choice == Choice::Packages {
             let listed = walk.files.into_iter().map(|(path, _)| Listed {
                 location: Location::File(path),
@@ -153,6 +165,21 @@ impl Listing {
             });
             return Listing::of_packages(listed.collect(), walk.failures, before, net, is_wanted);
         }
+        Listing::of_files(walk, before, net)
+    }
+
+    /// Lists the indexes of a folder of WARC files. Unchanged indexes keep their entries from the listing `before`.
+    pub(super) fn of_warcs(warcs: &WarcFolder, before: Option<&Listing>) -> Listing {
+        let Indexes { walk, waiting } = warcs.indexes();
+        Listing {
+            waiting,
+            ..Listing::of_files(walk, before, None)
+        }
+    }
+
+    /// Lists local index files.
+    fn of_files(mut walk: Walk, before: Option<&Listing>, net: Option<&Arc<Net>>) -> Listing {
+        let choice = walk.choice;
         let known: HashMap<&Path, &Arc<Entry>> = before
             .iter()
             .flat_map(|before| before.entries.iter())
@@ -313,6 +340,7 @@ impl Listing {
             problem: None,
             seen: Instant::now(),
             is_stale: AtomicBool::new(false),
+            waiting: 0,
             is_abandoned: false,
         }
     }
@@ -415,23 +443,28 @@ fn side_by_side(
         .collect()
 }
 
-struct Walk {
+/// The files of a source, and the folders in which they were found.
+pub(super) struct Walk {
     choice: Choice,
-    files: Vec<(PathBuf, FileVersion)>,
+    pub(super) files: Vec<(PathBuf, FileVersion)>,
     /// Folders that were visited: symbolic links may form cycles.
     folders: HashSet<(u64, u64)>,
-    failures: Vec<String>,
+    pub(super) failures: Vec<String>,
 }
 
 impl Walk {
-    /// Finds the files at a path, in the order of their names.
-    fn of(path: &Path, choice: Choice) -> Walk {
-        let mut walk = Walk {
+    pub(super) fn empty(choice: Choice) -> Walk {
+        Walk {
             choice,
             files: Vec::new(),
             folders: HashSet::new(),
             failures: Vec::new(),
-        };
+        }
+    }
+
+    /// Finds the files at a path, in the order of their names.
+    pub(super) fn of(path: &Path, choice: Choice) -> Walk {
+        let mut walk = Walk::empty(choice);
         match fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => walk.folder(path, &metadata, 0),
             Ok(metadata) if metadata.is_file() => {

@@ -1,6 +1,7 @@
 //! Cached listings of paths, which may contain `{coll}`, and of URLs.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -9,6 +10,7 @@ use tokio::sync::OwnedMutexGuard;
 
 use crate::index::directory::build::read_unknown;
 use crate::index::folder::{Choice, Listing};
+use crate::index::warcs::WarcFolder;
 use crate::sorted::steps::elsewhere;
 use crate::source::SourceError;
 use crawlspace_fetch::Net;
@@ -30,6 +32,8 @@ pub struct Listings {
     location: Location,
     choice: Choice,
     net: Option<Arc<Net>>,
+    /// The folder of WARC files whose indexes are listed.
+    warcs: Option<Arc<WarcFolder>>,
     varies: bool,
     /// The key of the only listing, if the path is the same for all collections.
     any: Arc<str>,
@@ -71,12 +75,27 @@ impl Listings {
             location,
             choice,
             net: None,
+            warcs: None,
             any: Arc::from(""),
             listings: RwLock::default(),
             looking: Arc::default(),
             look: REFRESH,
             waiting: Arc::default(),
         }
+    }
+
+    /// Creates the listings of the indexes of a folder of WARC files.
+    pub fn of_warcs(folder: &Path, warcs: Arc<WarcFolder>) -> Listings {
+        Listings {
+            varies: false,
+            warcs: Some(warcs),
+            ..Listings::new(folder.to_owned(), Choice::Warcs)
+        }
+    }
+
+    /// Returns the folder of WARC files, if the listings are of one.
+    pub fn warcs(&self) -> Option<&Arc<WarcFolder>> {
+        self.warcs.as_ref()
     }
 
     /// Reads files on servers through this network.
@@ -182,12 +201,15 @@ impl Listings {
             return Ok(Arc::clone(listing));
         }
         let (location, choice) = (self.location_of(&name)?, self.choice);
-        let net = self.net.clone();
+        let (net, warcs) = (self.net.clone(), self.warcs.clone());
         let waiting = Arc::clone(&self.waiting);
         let read = move || {
             let is_wanted = || waiting.load(Ordering::Relaxed) > 0;
             let before = before.as_deref();
-            let listing = Listing::read(&location, choice, before, net.as_ref(), &is_wanted);
+            let listing = match &warcs {
+                Some(warcs) => Listing::of_warcs(warcs, before),
+                None => Listing::read(&location, choice, before, net.as_ref(), &is_wanted),
+            };
             read_unknown(&listing.directory);
             listing
         };
@@ -226,6 +248,9 @@ impl Listings {
     /// # Errors
     /// Returns the message of the first problem.
     pub fn health(&self) -> Result<(), String> {
+        if let Some(warcs) = &self.warcs {
+            return warcs.problem().map_or(Ok(()), Err);
+        }
         if let (Location::File(path), false) = (&self.location, self.varies) {
             std::fs::metadata(path).map_err(|error| format!("{}: {error}", path.display()))?;
         }

@@ -11,6 +11,7 @@ mod package;
 mod scan;
 mod sought;
 mod span;
+mod warcs;
 
 pub use self::entry::Entry;
 pub use self::files::{Changes, Files};
@@ -20,3 +21,4 @@ pub use self::lookup::{Lookup, Rows};
 pub use self::package::{ArchivePart, Package};
 pub use self::sought::{Aliases, Sought};
 pub use self::span::{Position, Span, distance, shortest};
+pub use self::warcs::{WarcCounts, WarcFolder};

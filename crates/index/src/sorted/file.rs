@@ -571,6 +571,18 @@ impl FileVersion {
         self.size
     }
 
+    /// Returns the modification time, in seconds and nanoseconds since 1970.
+    pub(crate) fn modified(&self) -> (i64, i64) {
+        self.modified
+    }
+
+    /// Returns whether the later version may be the same file with more bytes at its end.
+    pub(crate) fn may_grow_to(&self, later: &FileVersion) -> bool {
+        self.file_id == later.file_id
+            && (self.size < later.size
+                || self.size == later.size && self.modified == later.modified)
+    }
+
     /// Creates the version of immutable content that is not a local file. The number distinguishes it from all others
     /// on the same pseudo device.
     fn elsewhere(device: u64, number: u64, size: u64) -> FileVersion {

@@ -297,6 +297,9 @@ impl Reader<'_> {
             SourceKind::File { path } | SourceKind::ZipNum { path } | SourceKind::Wacz { path } => {
                 self.as_it_stands(found.position, &path.to_string(), true);
             }
+            SourceKind::Warc { path, .. } => {
+                self.as_it_stands(found.position, &path.to_string_lossy(), false);
+            }
             SourceKind::Redis { url, .. } => self.as_it_stands(found.position, url, true),
             _ => {}
         }
@@ -317,13 +320,15 @@ impl Reader<'_> {
         is_group: bool,
         mut resource: Vec<Loader>,
     ) -> Option<Step> {
-        // Packages contain the records as well.
+        // Packages and WARC files contain the records as well.
         for (source, _) in &sources {
-            if let SourceKind::Wacz { path } = &source.kind {
-                let own = Loader::Packages(path.clone());
-                if !resource.contains(&own) {
-                    resource.insert(0, own);
-                }
+            let own = match &source.kind {
+                SourceKind::Wacz { path } => Loader::Packages(path.clone()),
+                SourceKind::Warc { path, .. } => Loader::Folder(path.clone()),
+                _ => continue,
+            };
+            if !resource.contains(&own) {
+                resource.insert(0, own);
             }
         }
         let only_live = resource.iter().all(|loader| *loader == Loader::Live);

@@ -202,6 +202,13 @@ pub enum SourceKind {
         /// Absolute path, which may contain `{coll}`, or the URL of a file or list.
         path: Location,
     },
+    /// A folder of WARC files, which are indexed in the background.
+    Warc {
+        /// Absolute path of the folder.
+        path: PathBuf,
+        /// Absolute path of the folder for the indexes; by default they are in the folder itself.
+        cache_dir: Option<PathBuf>,
+    },
     /// A collection of an upstream server: another Crawlspace server, or pywb's warcserver.
     Upstream {
         /// `http://host/coll`.
@@ -262,6 +269,7 @@ impl SourceKind {
             SourceKind::Live => "live",
             SourceKind::ZipNum { .. } => "zipnum",
             SourceKind::Wacz { .. } => "wacz",
+            SourceKind::Warc { .. } => "warc",
             SourceKind::Upstream { .. } => "upstream",
         }
     }

@@ -258,6 +258,12 @@ fn source_fields(source: &Source, secrets: Secrets) -> Vec<(String, Tree)> {
                 fields.push(field("dialect", text(dialect.word())));
             }
         }
+        SourceKind::Warc { path, cache_dir } => {
+            fields.push(field("path", text(path.to_string_lossy())));
+            if let Some(cache_dir) = cache_dir {
+                fields.push(field("cache_dir", text(cache_dir.to_string_lossy())));
+            }
+        }
         SourceKind::Live => {}
         SourceKind::Upstream { url: position } => fields.push(field("url", url(position, secrets))),
     }

@@ -1,6 +1,6 @@
 //! Parses sources, in the short form (one word) or the long form (a mapping).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::errors::Position;
 use super::fields::Fields;
@@ -21,10 +21,10 @@ pub(super) struct ParsedSource {
 }
 
 /// Prefixes of the short form, and values of `type` in the long form.
-const PREFIXES: [&str; 9] =
-    words("memento+ wb-memento+ cdx+ zipnum+ wacz+ upstream+ redis:// s3:// file://");
-const TYPES: [&str; 9] = [
-    "file", "redis", "dedupe", "memento", "cdx", "live", "zipnum", "wacz", "upstream",
+const PREFIXES: [&str; 10] =
+    words("memento+ wb-memento+ cdx+ zipnum+ wacz+ warc+ upstream+ redis:// s3:// file://");
+const TYPES: [&str; 10] = [
+    "file", "redis", "dedupe", "memento", "cdx", "live", "zipnum", "wacz", "warc", "upstream",
 ];
 
 /// Error message for OpenWayback's XML query API.
@@ -90,6 +90,7 @@ impl Reader<'_> {
         let word = self.text(word, "type")?;
         let own: &[&str] = match &*word {
             "file" | "zipnum" | "wacz" => &["path"],
+            "warc" => &["path", "cache_dir"],
             "redis" => &["redis_url"],
             "dedupe" => &["redis_url", "prefix", "crawl"],
             // The types differ only in how pywb queries the archive.
@@ -156,6 +157,19 @@ impl Reader<'_> {
             "wacz" => Some(SourceKind::Wacz {
                 path: self.needed(fields, "path", |text| packages(text, folder))?,
             }),
+            "warc" => {
+                let place = self.needed(fields, "path", |text| warcs(text, folder));
+                let cache_dir = match fields.get("cache_dir") {
+                    Some(_) => self
+                        .needed(fields, "cache_dir", |text| path(text, folder))
+                        .map(Some),
+                    None => Some(None),
+                };
+                Some(SourceKind::Warc {
+                    path: place?,
+                    cache_dir: cache_dir?,
+                })
+            }
             "redis" => Some(SourceKind::Redis {
                 url: self.needed(fields, "redis_url", redis)?,
                 has_aliases: false,
@@ -221,6 +235,23 @@ pub(super) fn packages(text: &str, folder: &Path) -> Result<Location, String> {
     }
 }
 
+/// Parses the path of a folder of WARC files.
+fn warcs(text: &str, folder: &Path) -> Result<PathBuf, String> {
+    if let Some(prefix) = prefix(text).filter(|prefix| !prefix.starts_with("file:")) {
+        return Err(format!(
+            "unsupported prefix {prefix:?}: only WARC files in a folder of this machine are indexed; for other WARC \
+             files, write an index (crawlspace cdxj), and set resource to their location"
+        ));
+    }
+    if text.contains("{coll}") {
+        return Err(
+            "{coll} is not supported in a folder of WARC files: write the path of one folder"
+                .to_owned(),
+        );
+    }
+    path(text, folder)
+}
+
 /// Returns the kind of a file by its extension, or the path if the extension is unknown.
 fn by_ending(path: Location) -> Result<SourceKind, Location> {
     let name = path.name().to_ascii_lowercase();
@@ -256,6 +287,13 @@ fn short(text: &str, folder: &Path) -> Result<SourceKind, String> {
     if let Some(rest) = text.strip_prefix("wacz+") {
         let path = packages(rest, folder)?;
         return Ok(SourceKind::Wacz { path });
+    }
+    if let Some(rest) = text.strip_prefix("warc+") {
+        let path = warcs(rest, folder)?;
+        return Ok(SourceKind::Warc {
+            path,
+            cache_dir: None,
+        });
     }
     if let Some(rest) = text.strip_prefix("zipnum+") {
         let path = place(rest, folder)?;

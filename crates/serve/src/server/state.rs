@@ -7,6 +7,7 @@ use http::{Response, StatusCode};
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
+use crawlspace_index::WarcCounts;
 use crawlspace_index::timestamp::Timestamp;
 
 use super::body::Body;
@@ -134,7 +135,7 @@ fn source(seen: &Seen) -> Value {
     if let (BreakerState::Open(left), Value::Object(breaker)) = (seen.breaker, &mut breaker) {
         breaker.insert("seconds_left".to_owned(), left.as_secs_f64().into());
     }
-    json!({
+    let mut status = json!({
         "name": &*seen.member.name,
         "type": seen.member.kind,
         "step": seen.step,
@@ -153,7 +154,25 @@ fn source(seen: &Seen) -> Value {
             "p50": millis(durations.quantile(0.5)),
             "p99": millis(durations.quantile(0.99)),
         },
-    })
+    });
+    if let (Some(warcs), Value::Object(status)) = (seen.member.source.warcs(), &mut status) {
+        let states = states(&warcs).map(|(state, count)| (state.to_owned(), count.into()));
+        status.insert(
+            "warc_files".to_owned(),
+            Value::Object(states.into_iter().collect()),
+        );
+    }
+    status
+}
+
+/// Returns the number of WARC files in each state.
+fn states(warcs: &WarcCounts) -> [(&'static str, u64); 4] {
+    [
+        ("indexed", warcs.indexed),
+        ("waiting", warcs.waiting),
+        ("damaged", warcs.damaged),
+        ("unreadable", warcs.unreadable),
+    ]
 }
 
 /// Answers `/_metrics`, in the text format of Prometheus, version 0.0.4.
@@ -197,6 +216,16 @@ pub(crate) async fn metrics(federation: &Arc<Federation>, reloads: &Reloads) -> 
         for seen in seen.iter().filter(|seen| any || was_asked(seen)) {
             let step = seen.step.to_string();
             out.sample(name, &labels(seen, &step), figure(seen));
+        }
+    }
+    let name = "source_warc_files";
+    let help = "WARC files that a source indexes, by state.";
+    out.family(name, "gauge", help);
+    for seen in &seen {
+        let step = seen.step.to_string();
+        for (state, count) in seen.member.source.warcs().iter().flat_map(states) {
+            let [a, b, c, d] = labels(seen, &step);
+            out.sample(name, &[a, b, c, d, ("state", state)], count as f64);
         }
     }
     let help = "Failed requests to a source, by error.";

@@ -15,7 +15,7 @@ use crate::packages::Packages;
 use crate::source::Source;
 use crawlspace_fetch::Net;
 use crawlspace_index::source::Limits;
-use crawlspace_index::{Choice, Listings};
+use crawlspace_index::{Choice, Listings, WarcFolder};
 use crawlspace_wacz::Location;
 pub use file::FileSource;
 
@@ -75,6 +75,11 @@ pub fn open(
             RedisSource::new(url, *has_aliases, identity).into()
         }
         SourceKind::Wacz { path } => FileSource::of(packages.at(path), identity).into(),
+        SourceKind::Warc { path, cache_dir } => {
+            let warcs = WarcFolder::open(path, cache_dir.as_deref());
+            let listings = Arc::new(Listings::of_warcs(path, warcs));
+            FileSource::of(listings, identity).into()
+        }
         SourceKind::ZipNum { path } => {
             FileSource::of(files(path, Choice::Clusters), identity).into()
         }

@@ -40,5 +40,6 @@ mod shelf;
 mod slow_clients;
 mod stores;
 mod wabac;
+mod warc_folders;
 mod wget;
 mod writable;

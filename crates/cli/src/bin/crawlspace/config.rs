@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueHint};
-use crawlspace_index::{Checked, Choice};
+use crawlspace_index::{Checked, Choice, WarcFolder};
 use crawlspace_serve::config::{self, Secrets, SourceKind};
 use crawlspace_wacz::Location;
 
@@ -112,6 +112,11 @@ fn are_read(config: &config::Config) -> bool {
     for collection in &config.collections {
         let sources = collection.steps.iter().flat_map(|step| &step.sources);
         for source in sources {
+            if let SourceKind::Warc { path, cache_dir } = &source.kind {
+                for warning in WarcFolder::check(path, cache_dir.as_deref()) {
+                    say(format_args!("{}: {warning} (warning)", source.name));
+                }
+            }
             let (location, choice) = match &source.kind {
                 SourceKind::File { path } => (path, Choice::All),
                 SourceKind::ZipNum { path } => (path, Choice::Clusters),

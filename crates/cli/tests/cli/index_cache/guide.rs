@@ -6,7 +6,8 @@ use std::path::Path;
 use std::process::Command;
 
 use redis_tests::examples::matches_line;
-use redis_tests::{Program, Server};
+use redis_tests::http::get;
+use redis_tests::{Program, Server, until};
 
 use crate::tool::{script, tool};
 
@@ -123,6 +124,13 @@ impl Reader {
         serve.current_dir(self.folder.path());
         let mut program = Program::start(serve);
         let address = format!("http://{}", program.address());
+        if config.contains("warc+") {
+            let is_indexed = || {
+                let answer = get(program.address(), "/web/index?url=http://example.com/");
+                answer.status == 200 && answer.field("source-errors").is_none()
+            };
+            until("the WARC files are indexed", is_indexed);
+        }
         self.server = Some((program, address));
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::examples::{folder, step, web};
 use super::{good, parse, refusal};
-use crate::config::{Dialect, Loader, SourceKind};
+use crate::config::{Dialect, Loader, Secrets, SourceKind};
 use crawlspace_fetch::Network;
 use redis_tests::rows;
 
@@ -102,6 +102,37 @@ collections:
     assert!(matches!(&a.kind, SourceKind::Cdx { dialect, .. } if *dialect == outback));
     assert_eq!(b.timeout, Duration::from_millis(1500));
     assert_eq!(c.timeout, Duration::from_secs(2));
+}
+
+#[test]
+fn folder_of_warc_files_is_its_own_loader() {
+    let config = good(
+        "
+collections:
+  short: warc+warcs
+  long: {index: {type: warc, path: warcs, cache_dir: ./cache}, resource: [/more, ./warcs]}
+",
+    );
+    let [short, long] = &*config.collections else {
+        panic!("{config:?}");
+    };
+    let warcs = config.folder.join("warcs");
+    let kind = |cache_dir| SourceKind::Warc {
+        path: warcs.clone(),
+        cache_dir,
+    };
+    assert_eq!(short.steps[0].sources[0].kind, kind(None));
+    assert_eq!(
+        short.steps[0].resource,
+        [Loader::Folder(warcs.clone()), Loader::Live]
+    );
+    let cache = config.folder.join("cache");
+    assert_eq!(long.steps[0].sources[0].kind, kind(Some(cache)));
+    assert_eq!(
+        long.steps[0].resource,
+        [Loader::Folder("/more".into()), Loader::Folder(warcs)]
+    );
+    assert_eq!(good(&config.to_yaml(Secrets::Shown)), config);
 }
 
 #[test]

@@ -50,7 +50,7 @@ fn errors_are_reported_with_their_position() {
         refused(text, &expected.expect(case));
         count += 1;
     }
-    assert_eq!(count, 82);
+    assert_eq!(count, 86);
 }
 
 #[test]

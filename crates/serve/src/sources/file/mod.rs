@@ -26,7 +26,7 @@ use crawlspace_index::sorted::Order;
 use crawlspace_index::sorted::disorder::Disorder;
 use crawlspace_index::sorted::line::Writer;
 use crawlspace_index::source::{Batch, Batches, Gaps, SourceError};
-use crawlspace_index::{Changes, Choice, Files, Listing, Listings, Sought};
+use crawlspace_index::{Changes, Choice, Files, Listing, Listings, Sought, WarcCounts};
 
 /// A source of CDX or CDXJ files, ZipNum clusters, or WACZ files.
 #[derive(Clone, Debug)]
@@ -117,6 +117,7 @@ impl FileSource {
         for failure in listing.failures.iter().chain(&disorder) {
             gaps.add(SourceError::Io(failure.clone()));
         }
+        gaps.set_waiting(listing.waiting);
         // The caller sorts the rows of an unsorted file, like the rows of a server.
         let is_sorted = listing.is_sorted() && disorder.is_none();
         let ordered = order == lookup.order && is_sorted;
@@ -173,6 +174,10 @@ impl Source for FileSource {
 
     fn broken(&self) -> u64 {
         self.0.broken.load(Memory::Relaxed)
+    }
+
+    fn warcs(&self) -> Option<WarcCounts> {
+        self.0.listings.warcs().map(|warcs| warcs.counts())
     }
 
     fn blocks(&self) -> Option<&dyn Blocks> {
