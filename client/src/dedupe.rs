@@ -169,7 +169,7 @@ impl<S: Ask> Index<S> {
         if hashes.is_empty() {
             return self.server.ask(Call::known(Vec::new()));
         }
-        self.repeat(self.look_up(crawl, false, hashes))
+        self.repeat(self.look_up(crawl, &[], hashes))
     }
 
     /// Looks up payloads as [`lookup`](Index::lookup) does, and adds the name of the WACZ file that
@@ -195,18 +195,41 @@ impl<S: Ask> Index<S> {
         if hashes.is_empty() {
             return self.server.ask(Call::known(Vec::new()));
         }
-        self.repeat(self.look_up(crawl, true, hashes))
+        self.repeat(self.look_up(crawl, &["WITHWACZ"], hashes))
     }
 
-    fn look_up(&self, crawl: Option<&[u8]>, with_wacz: bool, hashes: &[&[u8]]) -> Cmd {
+    /// Looks up payloads as [`lookup`](Index::lookup) does, and returns each original as one text,
+    /// `crawl waczIndex date url size` (`DEDUPE.LOOKUP … FORMAT RECORD`), for callers that pass it on.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Index::open("redis://127.0.0.1/", "")?;
+    /// let known = index.lookup_text(None, &[b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A"])?;
+    /// if let Some(text) = &known[0] {
+    ///     println!("{}", String::from_utf8_lossy(text));
+    /// }
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`lookup`](Index::lookup).
+    pub fn lookup_text(
+        &self,
+        crawl: Option<&[u8]>,
+        hashes: &[&[u8]],
+    ) -> S::Answer<Vec<Option<Vec<u8>>>> {
+        if hashes.is_empty() {
+            return self.server.ask(Call::known(Vec::new()));
+        }
+        self.repeat(self.look_up(crawl, &["FORMAT", "RECORD"], hashes))
+    }
+
+    fn look_up(&self, crawl: Option<&[u8]>, options: &[&str], hashes: &[&[u8]]) -> Cmd {
         let mut lookup = self.command("DEDUPE.LOOKUP");
         if let Some(crawl) = crawl {
             lookup.arg("CRAWL").arg(crawl);
         }
-        if with_wacz {
-            lookup.arg("WITHWACZ");
-        }
-        lookup.arg(hashes);
+        lookup.arg(options).arg(hashes);
         lookup
     }
 

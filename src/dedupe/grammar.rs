@@ -44,6 +44,7 @@ const HASH: FormOf<Digest> = Form::text("hash", "sixteen bytes or more", digest)
 const HASH_AS_GIVEN: HashForm = Form::text("hash", "sixteen bytes or more", |hash| {
     Ok((hash, digest(hash)?))
 });
+const AS_TEXT: After<Choice<()>> = After::new("FORMAT", Choice("format", &[("RECORD", ())]));
 const UUID: Bytes = Bytes::new("uuid", UUID_BYTES);
 const FILENAME: Bytes = Bytes::new("filename", FILENAME_BYTES);
 const TOKEN: Integer = Integer::from("token", 1);
@@ -106,9 +107,25 @@ command! {
         {
             own: Option<&'a [u8]> = CRAWL.after("CRAWL"),
             with_wacz: bool = Flag("WITHWACZ"),
+            as_text: bool = AS_TEXT,
         }
         digests: SmallVec<[Digest; 1]> = Many(HASH),
     }
+    where Lookup::check
+}
+
+impl Lookup<'_> {
+    fn check(&self) -> Result<(), String> {
+        check_text(self.as_text, self.with_wacz)
+    }
+}
+
+/// Refuses a file name in a text, where it could not be told from the other fields.
+fn check_text(as_text: bool, with_wacz: bool) -> Result<(), String> {
+    if as_text && with_wacz {
+        return Err("ERR WITHWACZ cannot be combined with FORMAT RECORD".to_owned());
+    }
+    Ok(())
 }
 
 command! {
@@ -148,7 +165,15 @@ command! {
         {
             block: Option<u64> = Integer::new("block-milliseconds", 0, CLAIM_MS).after("BLOCK"),
             with_wacz: bool = Flag("WITHWACZ"),
+            as_text: bool = AS_TEXT,
         }
+    }
+    where Claim::check
+}
+
+impl Claim<'_> {
+    fn check(&self) -> Result<(), String> {
+        check_text(self.as_text, self.with_wacz)
     }
 }
 

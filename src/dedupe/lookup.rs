@@ -6,7 +6,9 @@ use super::digest::Digest;
 use super::error::Result;
 use super::index::Index;
 use super::keys::CrawlKey;
-use super::record::{Parts, Record};
+use super::packed::{Notation, Packed, Value};
+use super::profile::Profile;
+use super::record::{OriginalText, Parts, Record};
 use super::store::{Store, Stored};
 use super::wacz;
 
@@ -36,6 +38,21 @@ impl<K: Store> Original<K> {
     pub fn record(&self) -> Record<'_> {
         self.parts.record(self.value.as_ref())
     }
+
+    /// Replaces the contents of a buffer with the original as one text: `crawl waczIndex date url
+    /// size`.
+    pub fn write_text(&self, text: &mut OriginalText) {
+        let value = self.value.as_ref();
+        self.parts.write_text(self.crawl(), value, text);
+    }
+}
+
+/// The original of a hash in the packed index, in the usual case.
+pub struct UsualOriginal<'a> {
+    /// The crawl that has it.
+    pub crawl: &'a [u8],
+    /// Positions of the fields in the record.
+    pub parts: Parts,
 }
 
 /// Result of a lookup that reads only the packed index.
@@ -98,6 +115,42 @@ impl<K: Store> Index<K> {
             }
         }
         Ok(all)
+    }
+
+    /// Looks up one hash as `Index::look_up` does, in the usual case: the index is packed, and the
+    /// hash has its written spelling. Appends the record to `record`. Returns `None` in all other
+    /// cases, which need `Index::look_up`.
+    pub fn look_up_usual<'a>(
+        &'a self,
+        packed: &'a Packed,
+        hash: &[u8],
+        record: &mut Value,
+        permit: impl Fn(&K::Name) -> Result<()>,
+    ) -> Option<Result<Option<UsualOriginal<'a>>>> {
+        let probe = packed.probe(hash);
+        let written = match self.profile() {
+            Profile::Document => Notation::Labelled,
+            Profile::Browsertrix => Notation::Bare,
+        };
+        if probe.notation() != written || self.places.is_moving() {
+            return None;
+        }
+        let names = self.names();
+        let found = packed.look_up_one(&probe, record, || {
+            permit(&names.merged)?;
+            permit(&names.allcrawls)
+        });
+        let found = match found {
+            Ok(Some(crawl)) => crawl,
+            Ok(None) => return is_sure(self).then_some(Ok(None)),
+            Err(error) => return Some(Err(error)),
+        };
+        let (records, parts) = self.records_if_quiet(found).zip(Parts::of(record))?;
+        let original = UsualOriginal {
+            crawl: found,
+            parts,
+        };
+        Some(permit(records).map(|()| Some(original)))
     }
 
     /// Returns the file name of the WACZ that contains a record; `None` if the crawl lists no such file. Calls

@@ -4,6 +4,7 @@ pub use crawlspace_compact::limits::dedupe::URL_BYTES;
 use std::cmp::Ordering;
 
 use crawlspace_host::text::{parse_unsigned, push_number};
+use smallvec::SmallVec;
 
 use super::date::{Digits, Moment, to_digits};
 use super::profile::Profile;
@@ -20,6 +21,9 @@ pub struct Record<'a> {
     /// Size of the original record, in bytes.
     pub size: u64,
 }
+
+/// An original as one text, `crawl waczIndex date url size`. Most texts fit without an allocation.
+pub type OriginalText = SmallVec<[u8; 256]>;
 
 /// Positions of the fields of a record in its value, for callers that keep the value and parse it
 /// only once.
@@ -59,6 +63,26 @@ impl Parts {
             url,
             url_end,
         })
+    }
+
+    /// Returns true if the value that was parsed is exactly the documented form of its record: it
+    /// has a size. (Numbers have only one form.)
+    fn is_documented(&self, value: &[u8]) -> bool {
+        let size = value.get(self.url_end + 1);
+        size.is_some_and(u8::is_ascii_digit)
+    }
+
+    /// Replaces the contents of a buffer with the original as one text, from the value that was
+    /// parsed.
+    pub fn write_text(&self, crawl: &[u8], value: &[u8], text: &mut OriginalText) {
+        text.clear();
+        text.extend_from_slice(crawl);
+        text.push(b' ');
+        if self.is_documented(value) {
+            text.extend_from_slice(value);
+        } else {
+            text.extend_from_slice(&self.record(value).to_value());
+        }
     }
 
     /// Returns the record in the value that was parsed.
@@ -234,6 +258,22 @@ mod tests {
     }
 
     #[test]
+    fn only_documented_values_are_returned_unchanged() {
+        for (value, is_documented) in [
+            ("3 20260319102015 http://x/a b 7 c 42", true),
+            ("0 20260319102015 http://x/ 0", true),
+            ("0 20260319102015 http://x/", false),
+            ("0 20260319102015 http://x/ NaN", false),
+            ("0 20260319102015 http://x/ 042", false),
+        ] {
+            let value = value.as_bytes();
+            let parts = Parts::of(value).unwrap();
+            assert_eq!(parts.is_documented(value), is_documented);
+            assert_eq!(parts.record(value).to_value() == value, is_documented);
+        }
+    }
+
+    #[test]
     fn value_without_size_counts_as_zero() {
         let record = Record::parse(b"0 20260319102015 http://x/").unwrap();
         assert_eq!((record.url, record.size), (&b"http://x/"[..], 0));
@@ -353,6 +393,7 @@ mod tests {
             let record = Record { wacz_index: index, date: b"20260319102015", url: &url, size };
             let value = record.to_value();
             prop_assert_eq!(Record::parse(&value), Some(record));
+            prop_assert!(Parts::of(&value).unwrap().is_documented(&value));
         }
 
         #[test]

@@ -86,7 +86,7 @@ impl<S: Ask> Index<S> {
         wait: Duration,
     ) -> S::Answer<Claim> {
         let (crawl, hash) = (crawl.as_ref(), hash.as_ref());
-        self.claims(crawl, hash, lasting, wait, false)
+        self.claims(crawl, hash, lasting, wait, &[])
     }
 
     /// Claims a payload as [`claim`](Index::claim) does, and adds the name of the WACZ file that
@@ -114,7 +114,35 @@ impl<S: Ask> Index<S> {
         wait: Duration,
     ) -> S::Answer<Claim<Located>> {
         let (crawl, hash) = (crawl.as_ref(), hash.as_ref());
-        self.claims(crawl, hash, lasting, wait, true)
+        self.claims(crawl, hash, lasting, wait, &["WITHWACZ"])
+    }
+
+    /// Claims a payload as [`claim`](Index::claim) does, and returns the original of a known payload
+    /// as one text, as [`lookup_text`](Index::lookup_text) does (`DEDUPE.CLAIM … FORMAT RECORD`).
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Index::open("redis://127.0.0.1/", "")?;
+    /// use std::time::Duration;
+    /// let (lasting, wait) = (Duration::from_secs(60), Duration::from_secs(5));
+    /// let hash = b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A";
+    /// if let Claim::Known(text) = index.claim_text(b"crawl-1", hash, lasting, wait)? {
+    ///     println!("a revisit of {}", String::from_utf8_lossy(&text));
+    /// }
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`claim`](Index::claim).
+    pub fn claim_text(
+        &self,
+        crawl: impl AsRef<[u8]>,
+        hash: impl AsRef<[u8]>,
+        lasting: Duration,
+        wait: Duration,
+    ) -> S::Answer<Claim<Vec<u8>>> {
+        let (crawl, hash) = (crawl.as_ref(), hash.as_ref());
+        self.claims(crawl, hash, lasting, wait, &["FORMAT", "RECORD"])
     }
 
     fn claims<T: FromRedisValue + Send + 'static>(
@@ -123,14 +151,12 @@ impl<S: Ask> Index<S> {
         hash: &[u8],
         lasting: Duration,
         wait: Duration,
-        with_wacz: bool,
+        options: &[&str],
     ) -> S::Answer<Claim<T>> {
         let mut claim = self.command("DEDUPE.CLAIM");
         claim.arg(crawl).arg(hash);
         claim.arg("PX").arg(lasting.as_millis() as u64);
-        if with_wacz {
-            claim.arg("WITHWACZ");
-        }
+        claim.arg(options);
         if wait.is_zero() {
             return self.repeat(claim);
         }

@@ -26,6 +26,19 @@ export type Claim =
   | { readonly state: "claimed"; readonly token: string }
   | { readonly state: "pending"; readonly holder: Buffer; readonly left: number };
 
+/** The outcome of a claim whose original is one text, `crawl waczIndex date url size`. */
+export type TextClaim =
+  | { readonly state: "dupe"; readonly text: Buffer }
+  | Exclude<Claim, { readonly state: "dupe" }>;
+
+/** Settings of a claim. */
+export interface ClaimOptions {
+  /** Lifetime of the claim in milliseconds, if it is not settled. */
+  readonly px: number;
+  /** Maximum time in milliseconds to wait for the outcome of another caller's claim; 0 means no limit. */
+  readonly block?: number | undefined;
+}
+
 /** A `response` record that was written. */
 export interface Response {
   readonly hash: Bytes;
@@ -219,6 +232,15 @@ export class Dedupe {
     return list(await this.link.call(words, REPEAT)).map(maybeOriginal);
   }
 
+  /** Looks up payloads by hash, and returns each original as one text, `crawl waczIndex date url size`, or null. */
+  async lookupText(hashes: readonly Bytes[], options: { readonly crawl?: Bytes | undefined } = {}): Promise<(Buffer | null)[]> {
+    if (hashes.length === 0) return [];
+    const words: Word[] = ["DEDUPE.LOOKUP", this.prefix];
+    put(words, "CRAWL", options.crawl);
+    words.push("FORMAT", "RECORD", ...hashes);
+    return each(maybeBytes)(await this.link.call(words, REPEAT));
+  }
+
   /** Lists the captures of URLs, newest first. Needs {@link indexUrls}. */
   async lookupUrl(
     urls: readonly Bytes[],
@@ -247,17 +269,33 @@ export class Dedupe {
   async claim(
     crawl: Bytes,
     hash: Bytes,
-    options: { readonly px: number; readonly block?: number | undefined; readonly withWacz?: boolean | undefined },
+    options: ClaimOptions & { readonly withWacz?: boolean | undefined },
   ): Promise<Claim> {
+    const claim = await this.claims(crawl, hash, options, options.withWacz ? ["WITHWACZ"] : []);
+    return claim.state === "dupe" ? { state: "dupe", original: originalOf(claim.found) } : claim;
+  }
+
+  /** Claims a payload as {@link claim} does, and returns the original of a known payload as one text. */
+  async claimText(crawl: Bytes, hash: Bytes, options: ClaimOptions): Promise<TextClaim> {
+    const claim = await this.claims(crawl, hash, options, ["FORMAT", "RECORD"]);
+    return claim.state === "dupe" ? { state: "dupe", text: bytes(claim.found) } : claim;
+  }
+
+  private async claims(
+    crawl: Bytes,
+    hash: Bytes,
+    options: ClaimOptions,
+    form: readonly string[],
+  ): Promise<{ readonly state: "dupe"; readonly found: unknown } | Exclude<Claim, { readonly state: "dupe" }>> {
     const words: Word[] = ["DEDUPE.CLAIM", this.prefix, crawl, hash];
     put(words, "PX", options.px);
     put(words, "BLOCK", options.block);
-    if (options.withWacz) words.push("WITHWACZ");
+    words.push(...form);
     const flags = options.block === undefined ? REPEAT : REPEAT | WAIT;
     const reply = list(await this.link.call(words, flags, options.block));
     switch (text(reply[0])) {
       case "DUPE":
-        return { state: "dupe", original: originalOf(reply[1]) };
+        return { state: "dupe", found: reply[1] };
       case "CLAIMED":
         return { state: "claimed", token: text(reply[1]) };
       default:

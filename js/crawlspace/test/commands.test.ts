@@ -97,6 +97,8 @@ async function callEverything(): Promise<void> {
     () => d.indexUrls(true),
     () => d.indexUrls(false),
     () => d.claim("c", "h", { px: 1, block: 2, withWacz: true }),
+    () => d.lookupText(["h"], { crawl: "c" }),
+    () => d.claimText("c", "h", { px: 1, block: 2 }),
     () => d.unclaim("h", "1"),
     () => d.begin("c", { visible: true }),
     () => d.add("c", [{ hash: "h", date: "d", url: "u", size: 1 }], { token: "1", earliest: true }),

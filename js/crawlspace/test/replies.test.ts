@@ -48,6 +48,8 @@ async function scenario(client: RedisClient): Promise<Record<string, unknown>> {
   said["lookup"] = await d.lookup([digest(1), digest(9)], { crawl, withWacz: true });
   said["unknown"] = await d.lookup([digest(1)]);
   said["commit"] = await d.commit(crawl);
+  said["lookupText"] = await d.lookupText([digest(1), digest(9)]);
+  said["claimText"] = await d.claimText("other", digest(1), { px: 1000 });
   said["claim"] = await d.claim("other", digest(1), { px: 1000 });
   const claimed = await d.claim("other", digest(10), { px: 60_000, block: 1 });
   assert.strictEqual(claimed.state, "claimed");

@@ -60,7 +60,8 @@ fn fill(c: &mut Wire, p: &str) -> State {
 }
 
 const SAMPLES: &[&str] = &rows![
-    "LOOKUP <h1>"; "LOOKUP CRAWL a WITHWACZ <h1> <h2>"; "CLAIM a <h77> PX 1000";
+    "LOOKUP <h1>"; "LOOKUP CRAWL a WITHWACZ <h1> <h2>"; "LOOKUP FORMAT RECORD <h1> <h77>"; "CLAIM a <h77> PX 1000";
+    "CLAIM open <h1> PX 1000 FORMAT RECORD";
     "CLAIM a <h30> PX 1000 BLOCK 1"; "CLAIM a <h1> PX 1000 BLOCK 1 WITHWACZ";
     "CLAIM open <h1> PX 1000 WITHWACZ"; "UNCLAIM <h30> <token>"; "ADD new <h77> 0 <date> http://e.com/ 5";
     "ADD open TOKEN <token> SEQ writer 7 EARLIEST <h30> 0 <date> http://e.com/ 5 <h77> 1 <date> http://e.com/2 6";
@@ -79,7 +80,7 @@ const SAMPLES: &[&str] = &rows![
 ];
 
 const READS: &[&str] = &rows![
-    "LOOKUP <h1> <h2> <h20> <h77>"; "LOOKUP CRAWL open WITHWACZ <h1> <h2> <h20>"; "WACZLIST a";
+    "LOOKUP <h1> <h2> <h20> <h77>"; "LOOKUP <h1>"; "LOOKUP FORMAT RECORD <h1>"; "LOOKUP CRAWL open WITHWACZ <h1> <h2> <h20>"; "WACZLIST a";
     "WACZLIST open"; "STATS"; "STATS a"; "CRAWLS"; "REQUIRES b"; "REQUIRES REF u"; "REQUIREDBY a"; "CHECK"; "LOOKUPURL http://example.com/page/1 http://example.com/page/20";
 ];
 

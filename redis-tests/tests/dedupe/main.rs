@@ -14,6 +14,7 @@ mod packed_crash;
 mod packed_keys;
 mod packed_meanwhile;
 mod packed_persistence;
+mod packed_places;
 mod packed_replica;
 mod plain_clients;
 mod storages;

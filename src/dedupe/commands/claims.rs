@@ -14,6 +14,7 @@ use crate::dedupe::grammar::{Claim, Unclaim};
 use crate::dedupe::index::claims::Millis;
 use crate::dedupe::keys::{CrawlKey, possible_prefixes};
 use crate::dedupe::lookup::Original;
+use crate::dedupe::record::OriginalText;
 use crawlspace_host::reply::Reply;
 use crawlspace_host::server::acl::{Access, User};
 use crawlspace_host::server::alarm;
@@ -37,6 +38,8 @@ struct Wish {
     /// Duration of the claim, in milliseconds.
     ms: u64,
     with_wacz: bool,
+    /// True if the client wants the record as one text.
+    as_text: bool,
 }
 
 /// The outcome of a blocked client's request at one point in time.
@@ -85,6 +88,7 @@ impl Act for Claim<'static> {
             ms,
             block,
             with_wacz,
+            as_text,
         } = asked;
         permit(
             call,
@@ -101,6 +105,7 @@ impl Act for Claim<'static> {
             digest,
             ms,
             with_wacz,
+            as_text,
         };
         let user = call.user();
         let granted = on_index(call, |cached, keys| {
@@ -155,6 +160,12 @@ impl Wish {
             Outcome::Dupe(found) => {
                 let permit = |key: &RmString| user.check(key, Access::Read).map_err(Error::Denied);
                 permit(found.records())?;
+                if self.as_text {
+                    let mut text = OriginalText::new();
+                    found.write_text(&mut text);
+                    let reply = vec![Reply::bulk("DUPE"), Reply::bulk(&text[..])];
+                    return Ok(Granted::Reply(Reply::Array(reply)));
+                }
                 let mut record = record_reply(&found);
                 if self.with_wacz {
                     let container = index.container(keys, &found, permit)?;

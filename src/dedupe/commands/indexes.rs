@@ -9,14 +9,15 @@ use crate::dedupe::error::{Error, Result};
 use crate::dedupe::index::Index;
 use crate::dedupe::index::storage::Layout;
 use crate::dedupe::keys::{CrawlKey, Group, Pick, Shared, possible_prefixes, prefix_of_shared};
+use crate::dedupe::packed::Packed;
 use crawlspace_host::keyspace::{KeyError, Keyspace};
 use crawlspace_host::names::Lengths;
 use crawlspace_host::server::acl::Access;
-use crawlspace_host::server::api::{Ctx, RawCtx, RmString, context_flags, raw, rm};
+use crawlspace_host::server::api::{Ctx, RawCtx, RmString, context_flags, raw, rm, selected_db};
 use crawlspace_host::server::cluster::in_cluster;
 use crawlspace_host::server::command::{Call, PREFIX_BYTES};
 use crawlspace_host::server::guard::guarded;
-use crawlspace_host::server::keyspace::{RedisKeyspace, ScanCursor};
+use crawlspace_host::server::keyspace::{Place, RedisKeyspace, ScanCursor};
 use crawlspace_host::server::main_thread::MainThread;
 use crawlspace_host::server::notify::{Change, is_replicated};
 use crawlspace_host::server::registry::{Cached, Registry};
@@ -34,6 +35,8 @@ pub struct CachedIndex {
     pub sweep: Option<ScanCursor>,
     /// The layout that a new index with this prefix would get now.
     new: Layout,
+    /// The place of the packed index in memory, if it is noted.
+    place: Option<Place<Packed>>,
 }
 
 impl Cached for CachedIndex {
@@ -75,8 +78,12 @@ pub fn with_index<T>(
         if INVALIDATED.borrow().contains_key(&scope(db, prefix)[..]) {
             index.spelling.invalidate(keys, &index.places)?;
         }
-        let sweep = None;
-        Ok(CachedIndex { index, sweep, new })
+        Ok(CachedIndex {
+            index,
+            sweep: None,
+            new,
+            place: None,
+        })
     };
     let done = INDEXES.with((db, prefix), keys, open, act);
     let done = done.ok_or(Error::Busy)?;
@@ -85,6 +92,28 @@ pub fn with_index<T>(
         INDEXES.borrow().evict(db, prefix);
     }
     done
+}
+
+/// Runs `act` on a cached index and its packed value, without opening the key if its place is
+/// noted. Returns `None` if the index is not cached or not packed, if `act` returns `None`, and in
+/// a cluster.
+pub fn with_place<T>(
+    ctx: Ctx,
+    prefix: &[u8],
+    act: impl FnOnce(&RedisIndex, &Packed) -> Option<T>,
+) -> Option<T> {
+    if in_cluster() {
+        return None;
+    }
+    INDEXES.with_cached((selected_db(ctx), prefix), |cached| {
+        let CachedIndex { index, place, .. } = cached;
+        if let Some(packed) = place.as_mut().and_then(Place::value) {
+            return act(index, packed);
+        }
+        let key = index.places.packed_key()?;
+        *place = RedisKeyspace::new(ctx).place(key).ok()?;
+        act(index, place.as_mut()?.value()?)
+    })
 }
 
 /// Runs `act` on the index of a command call, with errors as text.

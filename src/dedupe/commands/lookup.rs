@@ -1,18 +1,25 @@
 //! `DEDUPE.LOOKUP`.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use crate::dedupe::digest::Digest;
 use crate::dedupe::error::Error;
 use crate::dedupe::grammar::Lookup;
+use crate::dedupe::lookup::UsualOriginal;
+use crate::dedupe::packed::Value;
 use crate::dedupe::profile::Profile;
-use crate::dedupe::record::Record;
+use crate::dedupe::record::{OriginalText, Record};
 use crawlspace_host::server::acl::{Access, User};
 use crawlspace_host::server::api::{Ctx, RmString};
-use crawlspace_host::server::command::{Act, Answer, Call};
+use crawlspace_host::server::command::{Act, Answer, Call, ShortCall};
 use crawlspace_host::server::keyspace::RedisKeyspace;
 use crawlspace_host::server::reply::{send_array, send_bulk, send_int, send_nil};
 
-use super::indexes::on_index;
+use super::indexes::{self, on_index};
 use super::metrics;
+
+/// True after a look-up in a packed index. Until then, no call can be answered in the short way.
+static MAY_BE_SHORT: AtomicBool = AtomicBool::new(false);
 
 /// Passes hashes in their written spelling to the key space, which can reuse these server strings.
 pub fn offer<'a>(
@@ -29,6 +36,7 @@ impl Act for Lookup<'static> {
         let Lookup {
             own,
             with_wacz,
+            as_text,
             digests,
         } = asked;
         let ctx = call.ctx;
@@ -37,6 +45,9 @@ impl Act for Lookup<'static> {
         let given = call.last(digests.len());
         on_index(call, |cached, keys| {
             let index = &mut cached.index;
+            if index.places.packed_key().is_some() {
+                MAY_BE_SHORT.store(true, Relaxed);
+            }
             if own.is_some() || index.places.packed_key().is_none() {
                 offer(keys, index.profile(), given.zip(&digests));
             }
@@ -49,12 +60,18 @@ impl Act for Lookup<'static> {
             let mut containers = containers.into_iter();
             metrics::LOOKUPS.add(found.len() as u64);
             metrics::HITS.add(found.iter().flatten().count() as u64);
+            let mut text = OriginalText::new();
             send_array(ctx, found.len());
             for hit in &found {
                 let Some(hit) = hit else {
                     send_nil(ctx);
                     continue;
                 };
+                if as_text {
+                    hit.write_text(&mut text);
+                    send_bulk(ctx, &text);
+                    continue;
+                }
                 send_hit(ctx, hit.crawl(), &hit.record(), 5 + usize::from(with_wacz));
                 match containers.next() {
                     Some(Some(filename)) => send_bulk(ctx, &filename),
@@ -66,6 +83,47 @@ impl Act for Lookup<'static> {
         })?;
         Ok(Answer::Sent)
     }
+
+    fn act_shortly(call: &ShortCall<'_>) -> Option<Result<(), String>> {
+        if !MAY_BE_SHORT.load(Relaxed) {
+            return None;
+        }
+        let (hash, as_text) = match (call.words(), call.words()) {
+            (Some([hash]), _) => (hash, false),
+            (_, Some([option, format, hash])) if is_format_record(option, format) => (hash, true),
+            _ => return None,
+        };
+        let ctx = call.ctx;
+        indexes::with_place(ctx, call.prefix, |index, packed| {
+            let user = User::current(ctx);
+            let permit = |key: &RmString| user.check(key, Access::Read).map_err(Error::Denied);
+            let mut record = Value::new();
+            let found = match index.look_up_usual(packed, hash, &mut record, permit)? {
+                Ok(found) => found,
+                Err(error) => return Some(Err(error.to_string())),
+            };
+            metrics::LOOKUPS.add(1);
+            metrics::HITS.add(found.is_some().into());
+            send_array(ctx, 1);
+            match found {
+                None => send_nil(ctx),
+                Some(UsualOriginal { crawl, parts }) if as_text => {
+                    let mut text = OriginalText::new();
+                    parts.write_text(crawl, &record, &mut text);
+                    send_bulk(ctx, &text);
+                }
+                Some(UsualOriginal { crawl, parts }) => {
+                    send_hit(ctx, crawl, &parts.record(&record), 5);
+                }
+            }
+            Some(Ok(()))
+        })
+    }
+}
+
+/// Returns true for the words `FORMAT RECORD`, in any case.
+fn is_format_record(option: &[u8], format: &[u8]) -> bool {
+    option.eq_ignore_ascii_case(b"FORMAT") && format.eq_ignore_ascii_case(b"RECORD")
 }
 
 /// Sends a found record as an array with that number of fields.

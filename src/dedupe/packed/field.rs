@@ -16,6 +16,17 @@ enum Digits {
     Base32,
 }
 
+/// Spelling of a digest in a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notation {
+    /// SHA-256 or MD5 in lower-case hexadecimal digits, or SHA-1 in base32, after its label.
+    Labelled,
+    /// Digits as in [`Notation::Labelled`], without a label.
+    Bare,
+    /// Any other text.
+    Other,
+}
+
 /// A spelling: the label before the digits, the size of the digest in bytes, and the notation.
 struct Spelling(&'static [u8], usize, Digits);
 
@@ -106,6 +117,15 @@ impl<'a> Field<'a> {
         self.kind
     }
 
+    /// Returns the notation of the digest.
+    pub fn notation(&self) -> Notation {
+        match self.kind {
+            1 | 3 | 5 => Notation::Labelled,
+            2 | 4 | 6 => Notation::Bare,
+            _ => Notation::Other,
+        }
+    }
+
     /// Returns the digest, or the text.
     pub fn raw(&self) -> &[u8] {
         if self.kind == TEXT {
@@ -185,6 +205,8 @@ pub(super) fn hash_in(hash: u64, crawl: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dedupe::digest::Digest;
+    use crate::dedupe::profile::Profile;
     use proptest::prelude::*;
 
     fn text_of(field: &Field<'_>) -> Vec<u8> {
@@ -243,6 +265,13 @@ mod tests {
             let field = Field::parse(&text);
             prop_assert_eq!(&text_of(&field), &text);
             prop_assert!(is_first(field.kind(), field.raw()));
+            // A look-up by this field must find what a look-up by the parsed hash finds.
+            for (notation, profile) in [(Notation::Labelled, Profile::Document), (Notation::Bare, Profile::Browsertrix)] {
+                if field.notation() == notation {
+                    prop_assert!(Digest::is_written(&text, profile));
+                    prop_assert!(Digest::parse(&text).is_ok());
+                }
+            }
         }
 
         #[test]

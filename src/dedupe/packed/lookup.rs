@@ -4,14 +4,21 @@
 use smallvec::SmallVec;
 
 use super::crawls::OWNERS;
-use super::field::Field;
-use super::place::Records;
+use super::field::{Field, Notation};
+use super::place::{RecordSlot, Records};
 use super::{Packed, Value};
 
 /// A lookup in progress.
-pub(super) struct Probe<'a> {
+pub struct Probe<'a> {
     field: Field<'a>,
     hash: u64,
+}
+
+impl Probe<'_> {
+    /// Returns the notation of the field.
+    pub fn notation(&self) -> Notation {
+        self.field.notation()
+    }
 }
 
 impl Packed {
@@ -50,7 +57,8 @@ impl Packed {
 
     /// Begins a lookup by prefetching the table. Meanwhile, the caller can do other work, such as
     /// other lookups.
-    pub(super) fn probe<'a>(&self, field: &'a [u8]) -> Probe<'a> {
+    #[inline]
+    pub fn probe<'a>(&self, field: &'a [u8]) -> Probe<'a> {
         let field = Field::parse(field);
         let hash = field.hash();
         self.table.prefetch(hash);
@@ -65,10 +73,44 @@ impl Packed {
         });
     }
 
+    /// Looks up one field, as [`Packed::look_up`] does. Calls `meanwhile` while memory is being
+    /// prefetched.
+    ///
+    /// # Errors
+    /// The error of `meanwhile`.
+    #[inline]
+    pub fn look_up_one<E>(
+        &self,
+        probe: &Probe<'_>,
+        record: &mut Value,
+        meanwhile: impl FnOnce() -> Result<(), E>,
+    ) -> Result<Option<&[u8]>, E> {
+        let aimed = self.table.find(probe.hash, |place| {
+            self.chunks.prefetch(place);
+            true
+        });
+        meanwhile()?;
+        Ok(aimed.and_then(|place| {
+            if self.is_owned_at(place, &probe.field) {
+                Some(self.read_at(place, record))
+            } else {
+                // Another field has the same tag.
+                self.find(probe, record)
+            }
+        }))
+    }
+
     /// Last step of a lookup: returns the owner of the field, and appends the owner's record, if
     /// there is one, to `record`.
     pub(super) fn find(&self, probe: &Probe<'_>, record: &mut Value) -> Option<&[u8]> {
         let place = self.find_owner(&probe.field, probe.hash)?;
+        Some(self.read_at(place, record))
+    }
+
+    /// Returns the owner that the entry at this place names, and appends the owner's record, if
+    /// there is one, to `record`.
+    #[inline]
+    fn read_at(&self, place: RecordSlot, record: &mut Value) -> &[u8] {
         let (found, chunk) = self.chunks.record(place);
         let owner = match chunk.crawl() {
             OWNERS => self.owner_at(place),
@@ -77,6 +119,6 @@ impl Packed {
                 crawl
             }
         };
-        Some(&self.crawls.get(owner).id)
+        &self.crawls.get(owner).id
     }
 }

@@ -39,6 +39,7 @@ use self::codec::Codec;
 use self::crawls::{Crawls, HOLDERS, OWNERS};
 pub use self::encoding::ENVELOPE;
 use self::field::Field;
+pub use self::field::Notation;
 pub use self::scan::Cursor;
 use self::store::Kept;
 use self::table::Table;

@@ -32,10 +32,14 @@ impl Packed {
     /// without a record.
     #[inline]
     pub(super) fn find_owner(&self, field: &Field<'_>, hash: u64) -> Option<RecordSlot> {
-        let head = field.kind() | OWNER;
-        let raw = field.raw();
         self.table
-            .find(hash, |place| self.chunks.is(place, head, raw))
+            .find(hash, |place| self.is_owned_at(place, field))
+    }
+
+    /// Returns true if the record at this place is the one that [`Packed::find_owner`] returns.
+    #[inline]
+    pub(super) fn is_owned_at(&self, place: RecordSlot, field: &Field<'_>) -> bool {
+        self.chunks.is(place, field.kind() | OWNER, field.raw())
     }
 
     /// Returns the record of a field in a list. Does not find the record of the crawl that owns the

@@ -56,13 +56,36 @@ impl<S: Steps> Sharded<S> {
         crawl: Option<&[u8]>,
         hashes: &[&[u8]],
     ) -> S::Answer<Vec<Option<Original>>> {
+        self.look_up(hashes, |shard, part| shard.lookup(crawl, part))
+    }
+
+    /// Looks up payloads as [`Index::lookup_text`] does.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// let known = index.lookup_text(None, &[b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A"])?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`Index::lookup`].
+    pub fn lookup_text(
+        &self,
+        crawl: Option<&[u8]>,
+        hashes: &[&[u8]],
+    ) -> S::Answer<Vec<Option<Vec<u8>>>> {
+        self.look_up(hashes, |shard, part| shard.lookup_text(crawl, part))
+    }
+
+    /// Looks up hashes in their shards, and returns the replies in the order of the hashes.
+    fn look_up<T: Clone + Send + 'static>(
+        &self,
+        hashes: &[&[u8]],
+        ask: impl Fn(Index<Batch>, &[&[u8]]) -> Pending<Vec<Option<T>>>,
+    ) -> S::Answer<Vec<Option<T>>> {
         let batch = Batch::new();
-        let parts = self.ask_parts(
-            &batch,
-            hashes,
-            |hash| hash,
-            |shard, part| shard.lookup(crawl, part),
-        );
+        let parts = self.ask_parts(&batch, hashes, |hash| hash, ask);
         let (server, count) = (self.server().clone(), hashes.len());
         self.server().run(async move {
             server.step_batch(&batch).await?;
@@ -259,6 +282,30 @@ impl<S: Steps> Sharded<S> {
     ) -> S::Answer<Claim> {
         let (crawl, hash) = (crawl.as_ref(), hash.as_ref());
         self.shard_of(hash).claim(crawl, hash, lasting, wait)
+    }
+
+    /// Claims a payload as [`Index::claim_text`] does.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// use std::time::Duration;
+    /// let (minute, hash) = (Duration::from_secs(60), b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A");
+    /// let claim = index.claim_text(b"crawl-1", hash, minute, Duration::ZERO)?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`Index::claim`].
+    pub fn claim_text(
+        &self,
+        crawl: impl AsRef<[u8]>,
+        hash: impl AsRef<[u8]>,
+        lasting: Duration,
+        wait: Duration,
+    ) -> S::Answer<Claim<Vec<u8>>> {
+        let (crawl, hash) = (crawl.as_ref(), hash.as_ref());
+        self.shard_of(hash).claim_text(crawl, hash, lasting, wait)
     }
 
     /// Claims a payload as [`Index::claim_with_wacz`] does. For a known payload, the WACZ list of the home

@@ -73,6 +73,8 @@ macro_rules! dedupe_calls {
         for wait in [Duration::ZERO, wait] {
             let claim = index.claim_with_wacz(b"a", HASH, MINUTE, wait)$(.$await)?.unwrap();
             assert!(matches!(claim, Claim::Known(at) if at.filename.as_deref() == Some(b"a-0.wacz")));
+            let claim = index.claim_text(b"a", HASH, MINUTE, wait)$(.$await)?.unwrap();
+            assert!(matches!(claim, Claim::Known(text) if text.starts_with(b"a 0 ") && text.ends_with(b" 5120")));
         }
 
         let sequence = Some(Sequence { writer: b"w", number: 1 });
@@ -91,6 +93,10 @@ macro_rules! dedupe_calls {
         assert_eq!(located.filename.as_deref(), Some(&b"a-1.wacz"[..]));
         assert_eq!(located.original.date, b"20230501120000", "the earlier record was kept");
         assert_eq!(found[1].as_ref().unwrap().original.url, b"https://example.com/a b");
+        let unknown = b"sha1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+        let texts = index.lookup_text(None, &[OTHER, unknown])$(.$await)?.unwrap();
+        let text = &b"a 1 20230501120000 https://example.com/a b 5120"[..];
+        assert_eq!(texts, [Some(text.to_vec()), None]);
 
         let original = &found[1].as_ref().unwrap().original;
         let revisited = Revisited { hash: HASH, size: 300, original: Some(original) };

@@ -53,6 +53,7 @@ impl Twins {
         let hashes = hashes(&numbers);
         for crawl in [None].into_iter().chain(CRAWLS.map(Some)) {
             compare!(self, "lookup", it => it.lookup(crawl, &hashes));
+            compare!(self, "lookup of texts", it => it.lookup_text(crawl, &hashes));
         }
         compare!(self, "lookup with WACZ", it => it.lookup_with_wacz(None, &hashes));
         compare!(self, "stats", it => stats(it.stats()));

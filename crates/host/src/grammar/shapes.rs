@@ -220,10 +220,11 @@ impl<'a, T: Copy> Shape<'a> for Choice<T> {
             let (last, before) = self.1.split_last().expect("there are words");
             let before: Vec<&str> = before.iter().map(|(word, _)| *word).collect();
             let (name, word, last) = (self.0, Shown(word), last.0);
-            let before = before.join(", ");
-            args.wrong(&format!(
-                "ERR invalid {name} '{word}': {before} or {last} is expected"
-            ))
+            let known = match &before.join(", ")[..] {
+                "" => last.to_owned(),
+                before => format!("{before} or {last}"),
+            };
+            args.wrong(&format!("ERR invalid {name} '{word}': {known} is expected"))
         })
     }
 }

@@ -35,6 +35,31 @@ pub trait Act: Described {
     /// # Errors
     /// The error reply, which begins with its code word.
     fn act(arguments: Self::Arguments<'_>, call: &mut Call<'_>) -> Result<Answer, String>;
+
+    /// Answers the usual call in fewer steps than [`Act::act`], with the same reply. Returns `None`
+    /// for any other call, which is then parsed.
+    fn act_shortly(_: &ShortCall<'_>) -> Option<Result<(), String>> {
+        None
+    }
+}
+
+/// A call of a command before its arguments are parsed.
+pub struct ShortCall<'a> {
+    /// The context of the call.
+    pub ctx: Ctx,
+    /// The key prefix or key (the first argument).
+    pub prefix: &'a [u8],
+    /// The arguments after it.
+    rest: &'a [*mut raw::RedisModuleString],
+}
+
+impl<'a> ShortCall<'a> {
+    /// Returns the arguments after the prefix if there are exactly `N`.
+    pub fn words<const N: usize>(&self) -> Option<[&'a [u8]; N]> {
+        let words: [_; N] = self.rest.try_into().ok()?;
+        // SAFETY: the arguments live as long as the call.
+        Some(words.map(|word| unsafe { string_bytes(word) }))
+    }
 }
 
 /// A call of a command.
@@ -111,12 +136,7 @@ extern "C" fn entry<C: Act>(
         notify::watch(ctx);
         // SAFETY: the server passes `argc` live strings, which live until this function returns.
         let argv = unsafe { std::slice::from_raw_parts(argv, argc as usize) };
-        let arguments: SmallVec<[&[u8]; 16]> = argv
-            .iter()
-            // SAFETY: as above.
-            .map(|&argument| unsafe { string_bytes(argument) })
-            .collect();
-        let [_, prefix, rest @ ..] = &arguments[..] else {
+        let [_, first, rest @ ..] = argv else {
             // The server checks the arity before the call. Check it here for callers that bypass
             // the server's check.
             return Err(format!(
@@ -124,15 +144,25 @@ extern "C" fn entry<C: Act>(
                 C::SPEC.name
             ));
         };
+        // SAFETY: the arguments live as long as the call.
+        let prefix = unsafe { string_bytes(*first) };
         if !C::SPEC.takes_key {
             check_prefix(prefix)?;
             if in_cluster() {
-                // SAFETY: the arguments live as long as the call.
-                let prefix = unsafe { RmString::shared(argv[1]) };
+                // SAFETY: as above.
+                let prefix = unsafe { RmString::shared(*first) };
                 cluster::check(ctx, &prefix, C::SPEC.has_flag("write"))?;
             }
         }
-        let arguments = parse(rest, now_ms)?;
+        if let Some(done) = C::act_shortly(&ShortCall { ctx, prefix, rest }) {
+            return done.map(|()| Answer::Sent);
+        }
+        let words: SmallVec<[&[u8]; 16]> = rest
+            .iter()
+            // SAFETY: as above.
+            .map(|&argument| unsafe { string_bytes(argument) })
+            .collect();
+        let arguments = parse(&words, now_ms)?;
         let call = &mut Call {
             ctx,
             prefix,

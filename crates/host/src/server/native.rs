@@ -7,7 +7,7 @@
 use std::ffi::CStr;
 use std::os::raw::{c_char, c_int, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
 use super::api::{Ctx, Level, log, raw, rm};
 use super::guard::guarded;
@@ -72,17 +72,36 @@ pub trait Native: Clone + Default + Send + 'static {
 }
 
 /// Storage for the server's handle of a type, set when the type is registered.
-pub struct Registered(AtomicPtr<raw::RedisModuleType>);
+pub struct Registered {
+    raw: AtomicPtr<raw::RedisModuleType>,
+    /// Number of times that a value of the type left its key, was freed or moved in memory.
+    losses: AtomicU64,
+}
 
 impl Registered {
     /// Creates an empty handle, for a `static`.
     pub const fn new() -> Registered {
-        Registered(AtomicPtr::new(ptr::null_mut()))
+        Registered {
+            raw: AtomicPtr::new(ptr::null_mut()),
+            losses: AtomicU64::new(0),
+        }
     }
 
     /// Returns the raw handle for calls of the module API.
     pub fn raw(&self) -> *mut raw::RedisModuleType {
-        self.0.load(Relaxed)
+        self.raw.load(Relaxed)
+    }
+
+    /// Returns a number that changes whenever a value of the type leaves its key, is freed or moves
+    /// in memory. While it is the same, pointers to values stay valid.
+    pub(super) fn losses(&self) -> u64 {
+        self.losses.load(Relaxed)
+    }
+
+    /// Records that a value left its key, was freed or moved. Any thread may call this, but a value
+    /// that a background thread frees has left its key before, on the main thread.
+    fn note_loss(&self) {
+        self.losses.fetch_add(1, Relaxed);
     }
 }
 
@@ -111,6 +130,7 @@ pub unsafe fn register<T: Native>(ctx: Ctx) -> Result<(), String> {
     methods.free = Some(free::<T>);
     methods.mem_usage2 = Some(mem_usage::<T>);
     methods.free_effort2 = Some(free_effort::<T>);
+    methods.unlink2 = Some(unlink::<T>);
     methods.copy2 = Some(copy::<T>);
     methods.defrag = Some(defrag::<T>);
     // SAFETY: main thread, the context of the load; the server copies the methods and the name.
@@ -128,7 +148,7 @@ pub unsafe fn register<T: Native>(ctx: Ctx) -> Result<(), String> {
             T::NAME.to_string_lossy()
         ));
     }
-    T::registered().0.store(made, Relaxed);
+    T::registered().raw.store(made, Relaxed);
     Ok(())
 }
 
@@ -285,11 +305,17 @@ extern "C" fn digest<T: Native>(digest: *mut raw::RedisModuleDigest, value: *mut
 
 extern "C" fn free<T: Native>(value: *mut c_void) {
     // Any thread of the server may call this.
+    T::registered().note_loss();
     let _ = guarded("freeing a value", || {
         // SAFETY: the value was made by `Box::into_raw`, and the server returns each value exactly
         // once.
         drop(unsafe { Box::from_raw(value.cast::<T>()) });
     });
+}
+
+/// Called when a value leaves its key, before the server frees it or stores it elsewhere.
+extern "C" fn unlink<T: Native>(_: *mut raw::RedisModuleKeyOptCtx, _: *const c_void) {
+    T::registered().note_loss();
 }
 
 extern "C" fn mem_usage<T: Native>(
@@ -350,6 +376,7 @@ extern "C" fn defrag<T: Native>(
                 let moved = rm!(RedisModule_DefragAlloc(ctx, *value));
                 if !moved.is_null() {
                     *value = moved;
+                    T::registered().note_loss();
                 }
             }
             let mut ask = |piece: *mut u8| rm!(RedisModule_DefragAlloc(ctx, piece.cast())).cast();

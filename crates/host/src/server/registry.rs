@@ -149,6 +149,25 @@ impl<C: Cached> Registry<C> {
         }))
     }
 
+    /// Calls `act` with the cache of a scope. Returns `None` if there is no valid cache, or if `act` returns `None`.
+    pub fn with_cached<T>(
+        &self,
+        (db, prefix): (c_int, &[u8]),
+        act: impl FnOnce(&mut C) -> Option<T>,
+    ) -> Option<T> {
+        let mut scopes = self.scopes.try_borrow()?;
+        let Scopes { by_scope, panics } = &mut *scopes;
+        if self.invalid.load(Relaxed) || *panics != PANICS.get() {
+            return None;
+        }
+        let cached = by_scope.get_mut(&scope(db, prefix)[..])?;
+        if cached.is_current() {
+            act(cached)
+        } else {
+            None
+        }
+    }
+
     /// Returns the names of the first data sets. Returns an empty list while the registry is
     /// borrowed.
     pub fn names(&self) -> Names {

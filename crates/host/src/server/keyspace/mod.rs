@@ -26,7 +26,7 @@ use super::notify::own_write;
 use super::replication::{Silence, is_silent, replicate};
 
 use hashes::{MANY_FIELDS, Pending};
-pub use native::{By, Gathering, Replicated};
+pub use native::{By, Gathering, Place, Replicated};
 use open::OpenKey;
 pub use scans::ScanCursor;
 

@@ -5,6 +5,7 @@ use std::os::raw::{c_int, c_void};
 
 use crate::keyspace::{KeyError, KeyType, Result};
 use crate::server::api::{RmString, raw, rm};
+use crate::server::cluster::in_cluster;
 use crate::server::native::Native;
 use crate::server::replication::replicate;
 
@@ -66,6 +67,32 @@ impl Gathered {
             _ => true,
         };
         beside && same(&self.key, key) && self.log.len() < GATHERED_BYTES
+    }
+}
+
+/// Number of reads for which a [`Place`] is used before the key is opened again. The server counts
+/// only opened keys as used: it would evict a key that is never opened.
+const READS: u32 = 256;
+
+/// The place in memory of a key's value, for reads that do not open the key. A change of the key by
+/// another client must drop it, because it may give the key a time to live.
+pub struct Place<T> {
+    value: *const T,
+    losses: u64,
+    reads: u32,
+}
+
+impl<T: Native> Place<T> {
+    /// Returns the value, unless the key must be opened again.
+    pub fn value(&mut self) -> Option<&T> {
+        if self.reads == 0 || self.losses != T::registered().losses() {
+            return None;
+        }
+        self.reads -= 1;
+        // SAFETY: main thread; since the place was noted, no value of this type has left its key or
+        // moved, so the key still has this value. No code changes it while the result is in use,
+        // because a change needs a call of the server.
+        Some(unsafe { &*self.value })
     }
 }
 
@@ -214,6 +241,33 @@ impl RedisKeyspace {
             Err(_) if Self::is_empty(handle) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Returns the place of the value of a key. Returns `None` for a missing key, for a key with a
+    /// time to live, which may expire at any time, and in a cluster, where a slot may leave with its
+    /// keys.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` if the key holds another type.
+    pub fn place<T: Native>(&mut self, key: &RmString) -> Result<Option<Place<T>>> {
+        if in_cluster() {
+            return Ok(None);
+        }
+        let handle = self.handle(key, KeyType::Native(T::WHAT), false)?;
+        if handle.is_null() || Self::is_empty(handle) {
+            return Ok(None);
+        }
+        // SAFETY: main thread, open key.
+        let expires = unsafe { rm!(RedisModule_GetExpire(handle)) };
+        if expires != raw::REDISMODULE_NO_EXPIRE.into() {
+            return Ok(None);
+        }
+        let value = value_of::<T>(handle, key)?;
+        Ok(Some(Place {
+            value,
+            losses: T::registered().losses(),
+            reads: READS,
+        }))
     }
 
     /// Returns a pointer to the value of a key; null for a missing key. The pointer is valid until

@@ -97,6 +97,7 @@ class Dedupe(Client):
     crawls = call(dedupe.crawls)
     lookup = call(dedupe.lookup)
     lookup_with_wacz = call(dedupe.lookup_with_wacz)
+    lookup_text = call(dedupe.lookup_text)
     lookup_url = call(dedupe.lookup_url)
     pack = call(dedupe.pack)
     profile = call(dedupe.profile)

@@ -113,6 +113,8 @@ def _claim(reply: Any) -> Claim:
     outcome = reply[0]
     if outcome == b"DUPE":
         row = reply[1]
+        if isinstance(row, bytes):
+            return Claim("dupe", text=row)
         return Claim("dupe", original=new(Record, row[:5]), filename=row[5] if len(row) > 5 else None)
     if outcome == b"CLAIMED":
         return Claim("claimed", token=int(reply[1]))
@@ -120,16 +122,25 @@ def _claim(reply: Any) -> Claim:
 
 
 def claim(
-    prefix: bytes, crawl: Bytes, hash: Bytes, px: int, *, block: Optional[int] = None, with_wacz: bool = False
+    prefix: bytes,
+    crawl: Bytes,
+    hash: Bytes,
+    px: int,
+    *,
+    block: Optional[int] = None,
+    with_wacz: bool = False,
+    as_text: bool = False,
 ) -> Command[Claim]:
     """Looks up a hash, and reserves it for ``px`` milliseconds if it is unknown (DEDUPE.CLAIM).
 
     ``block`` waits for another caller's record for up to this time, 0 without a limit. The client splits a wait that
-    is longer than its timeout.
+    is longer than its timeout. With ``as_text``, a ``dupe`` has a ``text`` instead of an ``original``.
     """
     words: List[Word] = ["DEDUPE.CLAIM", prefix, data(crawl), data(hash), b"PX", px]
     if with_wacz:
         words.append(b"WITHWACZ")
+    if as_text:
+        words += (b"FORMAT", b"RECORD")
     number(words, b"BLOCK", block)
     wait = None if block is None else Wait(block, lambda reply: reply[0] == b"PENDING", -1)
     return Command(words, _claim, wait=wait)
@@ -179,6 +190,16 @@ def lookup_with_wacz(
     if not found:
         return Command([], lambda _: [])
     return Command([*words, b"WITHWACZ", *found], _wacz_records)
+
+
+def lookup_text(
+    prefix: bytes, hashes: Iterable[Bytes], *, crawl: Optional[Bytes] = None
+) -> Command[List[Optional[bytes]]]:
+    """Returns each original as one text, ``crawl waczIndex date url size``, or None (DEDUPE.LOOKUP)."""
+    words: List[Word] = ["DEDUPE.LOOKUP", prefix]
+    text(words, b"CRAWL", crawl)
+    found = many(hashes)
+    return Command([*words, b"FORMAT", b"RECORD", *found], same) if found else Command([], lambda _: [])
 
 
 def lookup_url(
