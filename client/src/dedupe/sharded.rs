@@ -10,6 +10,7 @@ mod requires;
 mod spread;
 mod standing;
 mod storage;
+mod urls;
 
 use std::sync::Arc;
 
@@ -81,6 +82,39 @@ impl<S: Steps> Sharded<S> {
             };
             index.agree(shards).await?;
             Ok(index)
+        })
+    }
+
+    /// Opens the existing index of this name, with the number of shards that is stored in it. Returns `None` if there is
+    /// none.
+    ///
+    /// ```no_run
+    /// use crawlspace_client::{dedupe::Sharded, Server};
+    /// let server = Server::open("redis://127.0.0.1:7000/")?;
+    /// if let Some(index) = Sharded::find(&server, "coll-42")? {
+    ///     println!("{} shards", index.shards().len());
+    /// }
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `BADPREFIX` when the name is not a valid name of an index, or a connection error.
+    pub fn find(server: &S, name: impl Into<Vec<u8>>) -> S::Answer<Option<Sharded<S>>> {
+        let (name, connected) = (name.into(), server.clone());
+        server.run(async move {
+            let home = layout::prefixes(&name, 1)?.swap_remove(0);
+            let mut get = redis::cmd("HGET");
+            get.arg([&home, KEY].concat()).arg(COUNT);
+            let there: Option<u16> = connected.step(Call::new(get).repeatable()).await?;
+            let Some(there) = there else {
+                return Ok(None);
+            };
+            let prefixes = layout::prefixes(&name, there)?.into_iter();
+            Ok(Some(Sharded {
+                shards: prefixes
+                    .map(|prefix| Index::on(&connected, prefix))
+                    .collect(),
+            }))
         })
     }
 

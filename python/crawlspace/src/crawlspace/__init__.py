@@ -46,7 +46,7 @@ from .errors import (
     Uncommitted,
     WrongType,
 )
-from .sync import Dedupe, Facts, Frontier, HeldLease, Leases, OpenCapture, Tags
+from .sync import Dedupe, Facts, Frontier, HeldLease, Leases, OpenCapture, ShardedIndex, Tags
 
 __all__ = [
     "BadCrawl",
@@ -90,6 +90,7 @@ __all__ = [
     "Response",
     "Revisit",
     "Settlement",
+    "ShardedIndex",
     "Stale",
     "Syntax",
     "Tags",

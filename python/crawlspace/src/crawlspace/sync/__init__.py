@@ -2,6 +2,7 @@
 
 from .dedupe import Dedupe, OpenCapture
 from .frontier import Facts, Frontier, HeldLease, Leases
+from .sharded import ShardedIndex
 from .tags import Tags
 
-__all__ = ["Dedupe", "Facts", "Frontier", "HeldLease", "Leases", "OpenCapture", "Tags"]
+__all__ = ["Dedupe", "Facts", "Frontier", "HeldLease", "Leases", "OpenCapture", "ShardedIndex", "Tags"]

@@ -1,0 +1,245 @@
+"""A dedupe index that is spread over many prefixes, and therefore over the servers of a cluster."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Sequence, Union
+
+from redis import Redis, RedisCluster
+
+from ..commands import Bytes, Command, data, dedupe, same
+from ..errors import Error, NoCrawl
+from ..replies import Committed, CrawlStats, IndexStats, Record, Wacz
+from ..shards import prefixes, shard_of
+from .dedupe import Dedupe, OpenCapture
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class ShardedIndex:
+    """A large dedupe index, spread over the prefixes of its shards.
+
+    The library for Rust and ``crawlspace dedupe … --sharded NAME`` open the same index by its name. ``shards`` is
+    needed only to create it: the number is stored with the index, and never changes. Calls that end or remove a crawl,
+    other than ``commit``, are in the tool. ``server`` and ``patience`` are those of ``Dedupe``.
+    """
+
+    def __init__(
+        self,
+        server: "Union[str, Redis, RedisCluster]",
+        name: Bytes,
+        shards: Optional[int] = None,
+        *,
+        patience: float = 60.0,
+    ) -> None:
+        self.name = data(name)
+        self._wanted = shards
+        self._home = Dedupe(server, prefixes(name, 1)[0], patience=patience)
+        self._shards: List[Dedupe] = []
+        self._marks = self._home.prefix + b"shards"
+
+    def close(self) -> None:
+        """Closes the connections that were made from a URL. A client that was passed stays open."""
+        self._home.close()
+
+    def __enter__(self) -> "Self":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def shards(self) -> List[Dedupe]:
+        """Returns the shards, the home shard first. Each is an ordinary index."""
+        if self._shards:
+            return self._shards
+        get: Command[Any] = Command(["HGET", self._marks, b"shards"], same)
+        stored = self._home._run(get)
+        if stored is None:
+            if self._wanted is None:
+                raise ValueError(f"there is no sharded index {self.name!r}: pass its number of shards to create it")
+            prefixes(self.name, self._wanted)
+            self._home._run(Command(["HSETNX", self._marks, b"shards", self._wanted], same))
+            stored = self._home._run(get)
+        count = int(stored)
+        if self._wanted not in (None, count):
+            raise ValueError(f"this index has {count} shards, not {self._wanted}; their number cannot be changed")
+        server, patience = self._home._server, self._home.patience
+        others = prefixes(self.name, count)[1:]
+        self._shards = [self._home, *(Dedupe(server, prefix, patience=patience) for prefix in others)]
+        return self._shards
+
+    def shard_of(self, hash: Bytes) -> Dedupe:
+        """Returns the shard of a hash."""
+        shards = self.shards()
+        return shards[shard_of(hash, len(shards))]
+
+    def _parts(self, items: Sequence[Any], hash: Callable[[Any], Bytes]) -> Dict[int, List[int]]:
+        """Returns the positions of the items of each shard."""
+        count = len(self.shards())
+        parts: Dict[int, List[int]] = {}
+        for position, item in enumerate(items):
+            parts.setdefault(shard_of(hash(item), count), []).append(position)
+        return parts
+
+    def _each(self, build: Callable[[bytes], Command[Any]]) -> List[Any]:
+        """Sends a command to each shard in one round trip. Returns a value or an ``Error`` for each."""
+        return self._home.send([build(shard.prefix) for shard in self.shards()])
+
+    def lookup(self, hashes: Iterable[Bytes], *, crawl: Optional[Bytes] = None) -> List[Optional[Record]]:
+        """Returns the original record of each hash, or None if it is unknown."""
+        wanted = [data(hash) for hash in hashes]
+        parts = self._parts(wanted, lambda hash: hash)
+        commands = [
+            dedupe.lookup(self._shards[shard].prefix, [wanted[at] for at in part], crawl=crawl)
+            for shard, part in parts.items()
+        ]
+        found: List[Optional[Record]] = [None] * len(wanted)
+        for part, records in zip(parts.values(), _checked(self._home.send(commands))):
+            for at, record in zip(part, records):
+                found[at] = record
+        return found
+
+    def add(self, crawl: Bytes, records: Iterable[Sequence[Any]], *, earliest: bool = False) -> int:
+        """Adds ``response`` records that were written. Returns the number of hashes that are new in this crawl."""
+        return self._write(list(records), lambda prefix, part: dedupe.add(prefix, crawl, part, earliest=earliest))
+
+    def revisit(
+        self, crawl: Bytes, records: Iterable[Sequence[Any]], *, ref: Optional[Bytes] = None, no_ref: bool = False
+    ) -> int:
+        """Counts ``revisit`` records that were written. Returns the number of counted revisits."""
+        return self._write(
+            list(records), lambda prefix, part: dedupe.revisit(prefix, crawl, part, ref=ref, no_ref=no_ref)
+        )
+
+    def _write(self, records: List[Any], build: Callable[[bytes, List[Any]], Command[int]]) -> int:
+        parts = self._parts(records, lambda record: record[0])
+        commands = [build(self._shards[shard].prefix, [records[at] for at in part]) for shard, part in parts.items()]
+        return sum(_checked(self._home.send(commands)))
+
+    def capture(
+        self, crawl: Bytes, hash: Bytes, *, px: int = 60_000, block: Optional[int] = 0
+    ) -> OpenCapture:
+        """Returns the context manager of ``Dedupe.capture`` for the shard of the hash."""
+        return (self.shard_of(hash)).capture(crawl, hash, px=px, block=block)
+
+    def begin(self, crawl: Bytes) -> bool:
+        """Starts a crawl. Returns False if it was in progress already."""
+        shards = self.shards()
+        begins = self._home.begin(crawl)
+        asked = [Command(["SISMEMBER", one.prefix + b"uncommittedcrawls", data(crawl)], bool) for one in shards[1:]]
+        return bool(begins) and not any(_checked(self._home.send(asked)))
+
+    def wacz_open(self, crawl: Bytes, filename: Bytes) -> int:
+        """Registers a WACZ file, and returns its index in the crawl."""
+        self.shards()
+        return self._home.wacz_open(crawl, filename)
+
+    def wacz_close(
+        self, crawl: Bytes, index: int, filename: Bytes, hash: Bytes, size: int, *, rename: bool = False
+    ) -> None:
+        """Marks a WACZ file as finished; ``rename`` allows another name than at its opening."""
+        self.shards()
+        self._home.wacz_close(crawl, index, filename, hash, size, rename=rename)
+
+    def wacz_list(self, crawl: Bytes) -> List[Wacz]:
+        """Lists the WACZ files of a crawl."""
+        self.shards()
+        return self._home.wacz_list(crawl)
+
+    def commit(self, crawl: Bytes) -> Committed:
+        """Merges a finished crawl into the index: commits it in all shards, in the home shard last.
+
+        After an error, call it again: the result then covers the whole commit.
+        """
+        crawl = data(crawl)
+        shards = self.shards()
+        marks = self._home._run(Command(["HGETALL", self._marks], _pairs))
+        earlier = {field: value for field, value in marks.items() if field.split(b" ", 2)[2:] == [crawl]}
+        for field in earlier:
+            doing = field.split(b" ")[0]
+            if doing != b"commit":
+                what = doing.decode()
+                raise Error(
+                    f"SHARDED a {what} of crawl {crawl!r} is running or was interrupted between two shards; repeat the "
+                    f"{what} to finish it first",
+                    "SHARDED",
+                )
+        mark = b"commit %s %s" % (os.urandom(8).hex().encode(), crawl)
+        since = int(time.time())
+        self._home._run(Command(["HSET", self._marks, mark, since], same))
+        replies = self._home.send([dedupe.commit(shard.prefix, crawl) for shard in shards[1:]])
+        done = [reply for reply in replies if not isinstance(reply, Error)]
+        failed = [reply for reply in replies if isinstance(reply, Error) and not isinstance(reply, NoCrawl)]
+        new, known = sum(reply.new for reply in done), sum(reply.known for reply in done)
+        if new or known:
+            self._home._run(Command(["HSET", self._marks, mark, b"%d %d %d" % (since, new, known)], same))
+        if failed:
+            if not done:
+                self._home._run(Command(["HDEL", self._marks, mark], same))
+            raise failed[0]
+        try:
+            home = self._home.commit(crawl)
+        except NoCrawl:
+            asked = [Command(["SISMEMBER", shard.prefix + b"allcrawls", crawl], bool) for shard in shards[1:]]
+            if not any(_checked(self._home.send(asked))):
+                self._home._run(Command(["HDEL", self._marks, mark, *earlier], same))
+                raise
+            # The crawl has no records in the home shard and no WACZ files.
+            self._home._run(Command(["SADD", self._home.prefix + b"uncommittedcrawls", crawl], same))
+            home = self._home.commit(crawl)
+        self._home._run(Command(["HDEL", self._marks, mark, *earlier], same))
+        for value in earlier.values():
+            counts = [int(number) for number in value.split(b" ")[1:]]
+            if len(counts) == 2:
+                new, known = new + counts[0], known + counts[1]
+        return Committed(new + home.new, known + home.known)
+
+    def stats(self) -> IndexStats:
+        """Returns the sums of the figures of all shards."""
+        shards = _checked(self._each(dedupe.stats))
+        running: Any = self._each(lambda prefix: Command(["SMEMBERS", prefix + b"uncommittedcrawls"], set))
+        storages = {one.storage for one in shards}
+        summed: IndexStats = _sum(shards)._replace(
+            storage=storages.pop() if len(storages) == 1 else "packing",
+            crawls=shards[0].crawls,
+            uncommitted=len(set().union(*_checked(running))),
+            removed_crawls=shards[0].removed_crawls,
+            removed_crawl_size=shards[0].removed_crawl_size,
+        )
+        return summed
+
+    def crawl_stats(self, crawl: Bytes) -> CrawlStats:
+        """Returns the sums of the figures of one crawl over all shards; ``requires`` counts each shard."""
+        replies = self._each(lambda prefix: dedupe.crawl_stats(prefix, crawl))
+        shards = _checked([reply for reply in replies if not isinstance(reply, NoCrawl)])
+        if not shards:
+            raise replies[0]
+        # The home shard commits last.
+        home = replies[0]
+        state = "uncommitted" if isinstance(home, NoCrawl) else home.state
+        if state == "committed" and any(one.state != "committed" for one in shards):
+            state = "continued"
+        summed: CrawlStats = _sum(shards)._replace(state=state)
+        return summed
+
+
+def _pairs(reply: Any) -> Dict[bytes, bytes]:
+    return reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2]))
+
+
+def _checked(replies: List[Any]) -> List[Any]:
+    """Raises the first error."""
+    for reply in replies:
+        if isinstance(reply, Error):
+            raise reply
+    return replies
+
+
+def _sum(shards: List[Any]) -> Any:
+    """Adds the integers of named tuples of the same class; takes other values from the first."""
+    first = shards[0]
+    return type(first)(
+        *(sum(values) if isinstance(values[0], int) else values[0] for values in zip(*shards)),
+    )
