@@ -14,7 +14,7 @@ use super::gate::{Gate, Seen};
 use super::group::{Group, Member, Part, Report, kept_rows};
 use super::operations::{Operations, Reorder};
 use super::packages::Packages;
-use super::sources::{self, DedupeSource, Identity};
+use super::sources::{self, DedupeSource, Identity, Place};
 use crate::query::{BadQuery, PAGE_OF_BLOCKS, Query, Selection};
 use crate::source::Lookup;
 use crate::writable::Writable;
@@ -417,7 +417,7 @@ fn originals(url: &str) -> DedupeSource {
     let prefix = prefix.strip_prefix('/').unwrap_or(prefix);
     DedupeSource::new(
         server,
-        prefix,
+        Place::Prefix(prefix.to_owned()),
         None,
         &Arc::from(""),
         Limits::default().first,

@@ -169,6 +169,8 @@ pub enum SourceKind {
         url: String,
         /// Prefix of the index's key names.
         prefix: String,
+        /// Name of the index, if it is sharded; then the prefix is empty.
+        sharded: Option<String>,
         /// Default crawl of added records, for requests that name none.
         crawl: Option<String>,
     },

@@ -228,9 +228,11 @@ fn source_fields(source: &Source, secrets: Secrets) -> Vec<(String, Tree)> {
         SourceKind::Dedupe {
             url: position,
             prefix,
+            sharded,
             crawl,
         } => {
             fields.push(field("redis_url", url(position, secrets)));
+            fields.extend(sharded.as_ref().map(|name| field("sharded", text(name))));
             if !prefix.is_empty() {
                 fields.push(field("prefix", text(prefix)));
             }

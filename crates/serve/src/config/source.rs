@@ -92,7 +92,7 @@ impl Reader<'_> {
             "file" | "zipnum" | "wacz" => &["path"],
             "warc" => &["path", "cache_dir"],
             "redis" => &["redis_url"],
-            "dedupe" => &["redis_url", "prefix", "crawl"],
+            "dedupe" => &["redis_url", "prefix", "sharded", "crawl"],
             // The types differ only in how pywb queries the archive.
             "memento" | "wb-memento" => &["timegate_url", "timemap_url", "replay_url"],
             "cdx" => &["api_url", "replay_url", "dialect"],
@@ -181,9 +181,16 @@ impl Reader<'_> {
                     None => Some(None),
                 };
                 let (prefix, crawl) = (word(self, "prefix"), word(self, "crawl"));
+                let (prefix, sharded) = (prefix?, word(self, "sharded")?);
+                if let (Some(_), Some(_), Some(node)) = (&prefix, &sharded, fields.get("sharded")) {
+                    let what = "an index has either a prefix or, if it is sharded, a name";
+                    self.found.error(node.position, what);
+                    return None;
+                }
                 Some(SourceKind::Dedupe {
                     url: url?,
-                    prefix: prefix?.unwrap_or_default(),
+                    prefix: prefix.unwrap_or_default(),
+                    sharded,
                     crawl: crawl?,
                 })
             }

@@ -8,6 +8,7 @@ pub(crate) mod remote;
 use std::sync::Arc;
 
 pub use self::dedupe::DedupeSource;
+pub(crate) use self::dedupe::Place;
 pub use self::redis::RedisSource;
 pub use self::remote::{CdxSource, LiveSource, MementoSource, UpstreamSource};
 use super::config::{self, SourceKind};
@@ -63,9 +64,18 @@ pub fn open(
         |location: &Location, choice| Arc::new(Listings::new(location.clone(), choice).over(net));
     match &source.kind {
         SourceKind::File { path } => FileSource::of(files(path, Choice::All), identity).into(),
-        SourceKind::Dedupe { url, prefix, crawl } => {
+        SourceKind::Dedupe {
+            url,
+            prefix,
+            sharded,
+            crawl,
+        } => {
+            let place = match sharded {
+                Some(name) => Place::Sharded(name.clone()),
+                None => Place::Prefix(prefix.clone()),
+            };
             let (crawl, timeout) = (crawl.clone(), identity.limits.first);
-            let index = DedupeSource::new(url, prefix, crawl, &identity.members, timeout);
+            let index = DedupeSource::new(url, place, crawl, &identity.members, timeout);
             Opened {
                 dedupe: Some(index.clone()),
                 ..index.into()

@@ -1,6 +1,7 @@
 //! Tests of CDX queries for the captures of a URL in a dedupe index.
 
-use redis_tests::{DedupeIndex, assert_contains, rows};
+use crawlspace_client::dedupe::{Added, Adding, Sharded};
+use redis_tests::{Cluster, DedupeIndex, assert_contains, rows};
 
 use crate::serving::Stage;
 
@@ -171,4 +172,47 @@ fn failed_look_up_is_no_empty_answer() {
     assert_eq!(ask(&stage, &target).lines().count(), 2);
     server.kill9();
     assert_eq!(stage.get(&target).status, 502);
+}
+
+#[test]
+fn sharded_index_answers_like_one_index() {
+    let cluster = Cluster::start(3);
+    let url = cluster.url();
+    let index = Sharded::open(&url, "coll-42", 7).unwrap();
+    index.set_urls(true).unwrap();
+    index.wacz_open("c1", "c1.wacz").unwrap();
+    let (dates, digests): (Vec<String>, Vec<String>) = (1..=9)
+        .map(|n| (format!("2024013123595{n}"), digest(n)))
+        .unzip();
+    let records = dates.iter().zip(&digests);
+    let records: Vec<Added<'_>> = records
+        .map(|(date, hash)| Added::new(hash.as_bytes(), 0, date.as_bytes(), URL.as_bytes(), 700))
+        .collect();
+    index.add("c1", &Adding::default(), &records).unwrap();
+    let at_home = index.shards()[0].crawls(None).unwrap();
+    assert_eq!(at_home.len(), 1);
+    index.commit("c1").unwrap();
+    let url = url.trim_end_matches('/');
+    let stage = Stage::start(&format!(
+        "collections:\n  seen: {{index: {{type: dedupe, redis_url: '{url}', sharded: coll-42, crawl: c2}}}}\n  \
+         none: {{index: {{type: dedupe, redis_url: '{url}', sharded: other}}}}\n",
+    ));
+    let asked = "http://example.com/a%3Fb%3Dc";
+    let lines = |numbers: &mut dyn Iterator<Item = u32>| -> String {
+        let line = |n| format!("{} c1.wacz\n", &digest(n)[5..]);
+        numbers.map(line).collect()
+    };
+    for (query, expected) in rows![
+        "", lines(&mut (1..=9));
+        "&limit=-2", lines(&mut (8..=9));
+        "&to=20240131235954", lines(&mut (1..=4));
+        "&closest=20240131235955&limit=1", lines(&mut (5..=5));
+    ] {
+        let target = format!("/seen/cdx?url={asked}&fl=digest,wacz{query}");
+        assert_eq!(ask(&stage, &target), expected, "{target}");
+    }
+    let known = stage.get(&format!("/seen/api/records/{}?uri={URL}", &digest(3)[5..]));
+    assert_eq!(known.status, 200, "{}", known.text());
+    let refused = stage.get(&format!("/none/cdx?url={asked}"));
+    assert_eq!(refused.status, 502, "{}", refused.text());
 }

@@ -74,9 +74,14 @@ fn shown_dedupe_index_reads_back() {
     let kind = SourceKind::Dedupe {
         url: "redis://:secret@h:6379/0".to_owned(),
         prefix: "{x}:".to_owned(),
+        sharded: None,
         crawl: Some("c".to_owned()),
     };
     assert_eq!(config.collections[0].steps[0].sources[0].kind, kind);
+    let sharded =
+        good("collections: {a: {index: {type: dedupe, redis_url: 'redis://h', sharded: coll-42}}}");
+    assert!(sharded.to_yaml(Secrets::Masked).contains("coll-42"));
+    assert_eq!(good(&sharded.to_yaml(Secrets::Shown)), sharded);
     assert_eq!(good(&config.to_yaml(Secrets::Shown)), config);
     let bare = good("collections: {a: {index: {type: dedupe, redis_url: 'redis://h'}}}");
     assert_eq!(good(&bare.to_yaml(Secrets::Shown)), bare);

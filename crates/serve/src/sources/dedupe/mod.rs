@@ -3,6 +3,7 @@
 mod captures;
 mod questions;
 
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,7 +15,9 @@ use tokio::time::timeout;
 use self::captures::Asking;
 use self::questions::Questions;
 use crate::source::{Lookup, Rows, Source};
-use crawlspace_client::dedupe::{Added, Adding, Index, Located, Original};
+use crawlspace_client::dedupe::{
+    Added, Adding, Capture, Captures, Index, Located, Original, Sharded,
+};
 use crawlspace_client::server::without_password;
 use crawlspace_client::{AsyncServer, Code, Error};
 use crawlspace_index::source::SourceError;
@@ -29,14 +32,71 @@ pub struct DedupeSource(Arc<Inner>);
 struct Inner {
     /// URL of the server, with the number of the database.
     url: String,
-    prefix: Vec<u8>,
+    place: Place,
     crawl: Option<String>,
     /// JSON members of its rows: `"source": …, "source_type": …`.
     members: Arc<str>,
     timeout: Duration,
-    index: OnceCell<Index<AsyncServer>>,
+    index: OnceCell<Connected>,
     questions: Questions,
     problem: Mutex<Option<String>>,
+}
+
+/// The keys of an index on its server.
+pub(crate) enum Place {
+    /// All keys have this prefix.
+    Prefix(String),
+    /// A sharded index of this name.
+    Sharded(String),
+}
+
+/// A connected index.
+enum Connected {
+    One(Index<AsyncServer>),
+    Sharded(Sharded<AsyncServer>),
+}
+
+impl Connected {
+    async fn lookup(
+        &self,
+        crawl: Option<&[u8]>,
+        hashes: &[&[u8]],
+    ) -> Result<Vec<Option<Original>>, Error> {
+        match self {
+            Connected::One(index) => index.lookup(crawl, hashes).await,
+            Connected::Sharded(index) => index.lookup(crawl, hashes).await,
+        }
+    }
+
+    async fn lookup_with_wacz(&self, hashes: &[&[u8]]) -> Result<Vec<Option<Located>>, Error> {
+        match self {
+            Connected::One(index) => index.lookup_with_wacz(None, hashes).await,
+            Connected::Sharded(index) => index.lookup_with_wacz(None, hashes).await,
+        }
+    }
+
+    async fn lookup_urls(
+        &self,
+        captures: Captures<'_>,
+        urls: &[&[u8]],
+    ) -> Result<Vec<Vec<Capture>>, Error> {
+        match self {
+            Connected::One(index) => index.lookup_urls(captures, urls).await,
+            Connected::Sharded(index) => index.lookup_urls(captures, urls).await,
+        }
+    }
+
+    async fn add(
+        &self,
+        crawl: &[u8],
+        adding: &Adding<'_>,
+        added: &[Added<'_>],
+    ) -> Result<u64, Error> {
+        match self {
+            Connected::One(index) => index.add(crawl, adding, added).await,
+            Connected::Sharded(index) => index.add(crawl, adding, added).await,
+        }
+    }
 }
 
 /// The reason why a request to the index failed.
@@ -54,17 +114,17 @@ pub(crate) enum DedupeError {
 }
 
 impl DedupeSource {
-    /// Creates a client of the index with that prefix at `redis://host:port/db`, which connects on first use.
+    /// Creates a client of the index at that place of the server `redis://host:port/db`, which connects on first use.
     pub(crate) fn new(
         url: &str,
-        prefix: &str,
+        place: Place,
         crawl: Option<String>,
         members: &Arc<str>,
         timeout: Duration,
     ) -> DedupeSource {
         DedupeSource(Arc::new(Inner {
             url: url.to_owned(),
-            prefix: prefix.as_bytes().to_vec(),
+            place,
             crawl,
             members: Arc::clone(members),
             timeout,
@@ -98,13 +158,7 @@ impl DedupeSource {
     /// # Errors
     /// Fails if the digest is invalid, or the index is unavailable.
     pub(crate) async fn locate(&self, digest: &[u8]) -> Result<Option<Located>, DedupeError> {
-        let asking = async {
-            self.0
-                .index()
-                .await?
-                .lookup_with_wacz(None, &[digest])
-                .await
-        };
+        let asking = async { self.0.index().await?.lookup_with_wacz(&[digest]).await };
         let mut found = self.answered(asking).await?;
         Ok(found.pop().flatten())
     }
@@ -159,14 +213,23 @@ impl Inner {
         without_password(&self.url)
     }
 
-    async fn index(&self) -> Result<&Index<AsyncServer>, Error> {
+    async fn index(&self) -> Result<&Connected, Error> {
         let connect = || async {
             let options = AsyncServer::options(&self.url)
                 .timeout(self.timeout)
                 .job_timeout(self.timeout)
                 .retries(RETRIES);
             let server = options.open_async().await?;
-            Ok(Index::on(&server, self.prefix.clone()))
+            match &self.place {
+                Place::Prefix(prefix) => Ok(Connected::One(Index::on(&server, &prefix[..]))),
+                Place::Sharded(name) => match Sharded::find(&server, &name[..]).await? {
+                    Some(index) => Ok(Connected::Sharded(index)),
+                    None => {
+                        let nothing = format!("no sharded index has the name {name:?}");
+                        Err(Error::new("opening the index", io::Error::other(nothing)))
+                    }
+                },
+            }
         };
         self.index.get_or_try_init(connect).await
     }
