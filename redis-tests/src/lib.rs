@@ -30,6 +30,7 @@
 //! * [`pywb`] installs and runs pywb, for comparisons in tests and benchmarks.
 //! * [`Relay`] forwards bytes between a client and a server, and stalls or cuts the connection
 //!   after a given number of bytes.
+//! * [`PlainHost`] is a server that has only the commands that all Redis-compatible servers share.
 //! * [`payload`] parses and builds `DUMP` payloads.
 //! * [`matrix`] describes each command family for tests that cover all families.
 //! * [`packages`] installs clients in other languages.
@@ -117,6 +118,7 @@ pub mod packable;
 pub mod packages;
 mod packing;
 pub mod payload;
+mod plain_host;
 mod program;
 pub mod pywb;
 mod relay;
@@ -150,6 +152,7 @@ pub use outcome::{
     Outcome, arguments, assert_contains, assert_lacks, assert_starts, ends, outcome, program,
 };
 pub use packing::{moved, replies_of, small_index};
+pub use plain_host::PlainHost;
 pub use program::{Ended, Program, memory_of, open_files_of, peak_memory_of};
 pub use relay::Relay;
 pub use rng::{Rng, rounds};

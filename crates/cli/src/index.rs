@@ -16,7 +16,8 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crawlspace_client::dedupe::{self, Added, Index, Original, Revisited, Sequence};
+use crate::any_index::AnyIndex;
+use crawlspace_client::dedupe::{self, Added, Original, Revisited, Sequence};
 use crawlspace_index::capture::is_hash;
 use crawlspace_index::timestamp::Timestamp;
 use crawlspace_warc::digest::{Algorithm, Digest, Digester, is_of_nothing, of};
@@ -80,7 +81,12 @@ pub enum Error {
 ///
 /// # Errors
 /// [`Error::Warc`] if the file cannot be read to its end, [`Error::Dedupe`] if the index refuses.
-pub fn add_file(index: &Index, crawl: &[u8], path: &Path, tally: &mut Tally) -> Result<(), Error> {
+pub fn add_file(
+    index: &AnyIndex,
+    crawl: &[u8],
+    path: &Path,
+    tally: &mut Tally,
+) -> Result<(), Error> {
     let mut warc = Reader::open(path)?;
     add_records(index, crawl, path, &mut warc, tally)?;
     tally.files += 1;
@@ -88,7 +94,7 @@ pub fn add_file(index: &Index, crawl: &[u8], path: &Path, tally: &mut Tally) -> 
 }
 
 fn add_records<R: Read>(
-    index: &Index,
+    index: &AnyIndex,
     crawl: &[u8],
     path: &Path,
     warc: &mut Reader<R>,
@@ -121,7 +127,7 @@ struct Capture {
 }
 
 struct Pass<'a> {
-    index: &'a Index,
+    index: &'a AnyIndex,
     crawl: &'a [u8],
     path: &'a Path,
     tally: &'a mut Tally,

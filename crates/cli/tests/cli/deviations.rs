@@ -45,7 +45,7 @@ fn indexed(
     let path = folder.join(format!("{crawl}{ending}"));
     std::fs::write(&path, records.collect::<Vec<_>>().concat()).unwrap();
     let mut tally = Tally::default();
-    let outcome = add_file(index, crawl.as_bytes(), &path, &mut tally);
+    let outcome = add_file(&index.clone().into(), crawl.as_bytes(), &path, &mut tally);
     if let Err(error) = outcome {
         return if case.indexed() == Indexed::Unread && tally.unique == 0 {
             Ok(Indexed::Unread)

@@ -15,14 +15,14 @@ use crate::tool::tool;
 const DATE: &str = "2026-03-19T10:20:15Z";
 
 /// A WARC file being written, with the size of each of its records.
-struct Warc {
+pub(crate) struct Warc {
     path: PathBuf,
     bytes: Vec<u8>,
     sizes: Vec<u64>,
 }
 
 impl Warc {
-    fn new(dir: &Path, name: &str) -> Warc {
+    pub(crate) fn new(dir: &Path, name: &str) -> Warc {
         let mut warc = Warc {
             path: dir.join(name),
             bytes: Vec::new(),
@@ -50,7 +50,7 @@ impl Warc {
         self.sizes.push(size);
     }
 
-    fn capture(&mut self, kind: &str, uri: &str, hash: &str, body: &[u8]) -> u64 {
+    pub(crate) fn capture(&mut self, kind: &str, uri: &str, hash: &str, body: &[u8]) -> u64 {
         let block = [b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n", body].concat();
         self.write(
             &[
@@ -65,14 +65,14 @@ impl Warc {
         self.sizes[self.sizes.len() - 1]
     }
 
-    fn save(&self) -> Display<'_> {
+    pub(crate) fn save(&self) -> Display<'_> {
         std::fs::write(&self.path, &self.bytes).unwrap();
         self.path.display()
     }
 }
 
 /// Returns a valid hash in wget's encoding.
-fn hash(n: usize) -> String {
+pub(crate) fn hash(n: usize) -> String {
     const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
     let digits: String = (0..4)
         .rev()

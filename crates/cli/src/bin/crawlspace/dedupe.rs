@@ -1,8 +1,10 @@
 //! `crawlspace dedupe …`: commands for dedupe indexes.
 
 mod check;
+mod copy;
 mod crawls;
 mod end;
+mod export;
 mod index;
 mod lookup;
 mod pack;
@@ -10,8 +12,15 @@ mod profile;
 mod requires;
 
 use std::io;
+use std::ops::Deref;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
+use crawlspace_cli::any_index::AnyIndex;
+use crawlspace_client::dedupe::Index;
+
+use crate::observe::Kind;
+use crate::terminal::Bytes;
+use crate::{Server, bar};
 
 #[derive(Subcommand)]
 pub(crate) enum Dedupe {
@@ -31,12 +40,81 @@ pub(crate) enum Dedupe {
     Pack(pack::Pack),
     Unpack(pack::Unpack),
     Index(index::IndexFiles),
+    Copy(copy::CopyIndex),
+    Export(export::ExportLines),
+    Import(export::ImportLines),
 }
 
 impl Dedupe {
     pub(crate) fn run(&self) -> io::Result<bool> {
         run_one!(self, Dedupe:
             Stats Crawls Lookup Requires RequiredBy Commit Cancel Remove Retain Check Repair Profile Pack Unpack
-            Index)
+            Index Copy Export Import)
+    }
+}
+
+/// The index to ask, and the form of the output.
+#[derive(Args)]
+#[group(skip)]
+struct Asking {
+    #[command(flatten)]
+    plain: crate::Asking,
+    /// Name of a sharded index, instead of --prefix.
+    #[arg(long, value_name = "NAME", value_parser = Bytes::parser())]
+    sharded: Option<Bytes>,
+    /// Number of shards, which is needed only to create the index.
+    #[arg(long, value_name = "N", requires = "sharded", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    shards: Option<u16>,
+}
+
+impl Deref for Asking {
+    type Target = crate::Asking;
+
+    fn deref(&self) -> &crate::Asking {
+        &self.plain
+    }
+}
+
+impl Asking {
+    fn index(&self) -> io::Result<AnyIndex> {
+        let Server { redis, prefix } = &self.server;
+        match &self.sharded {
+            None => Index::open(redis, prefix.as_bytes())
+                .map(AnyIndex::One)
+                .map_err(io::Error::other),
+            Some(name) => {
+                AnyIndex::sharded(redis, name.as_bytes(), self.shards).map_err(io::Error::other)
+            }
+        }
+    }
+
+    /// Returns the name of a sharded index, or the prefix of another one.
+    fn name(&self) -> &Bytes {
+        self.sharded.as_ref().unwrap_or(&self.server.prefix)
+    }
+
+    /// Returns the options that select the index in an example.
+    fn selection(&self) -> String {
+        let option = if self.sharded.is_some() {
+            "--sharded"
+        } else {
+            "--prefix"
+        };
+        format!("{option} '{}'", self.name())
+    }
+
+    /// Waits for a job of the server, with a progress bar on a terminal. The shards of an index have a job each, which
+    /// run at the same time, so their progress is not shown.
+    fn waited<T>(&self, works: &[&str], long: impl FnOnce() -> T) -> T {
+        match self.sharded {
+            None => bar::waited(&self.server, works, long),
+            Some(_) => long(),
+        }
+    }
+
+    /// Fails with the names of the existing indexes if the index is empty (`holds` is false). A sharded index exists
+    /// if its number of shards is stored.
+    fn expect(&self, kind: Kind, holds: bool) -> io::Result<()> {
+        self.plain.expect(kind, holds || self.sharded.is_some())
     }
 }

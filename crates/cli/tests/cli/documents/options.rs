@@ -5,11 +5,13 @@ use crate::tool::tool;
 
 /// Options common to all commands, described at the top of docs/guide/cli.md, docs/guide/index-cache.md or
 /// docs/guide/tags.md.
-const COMMON: [&str; 8] = [
+const COMMON: [&str; 10] = [
     "--help",
     "--version",
     "--redis",
     "--prefix",
+    "--sharded",
+    "--shards",
     "--json",
     "--key",
     "--cache-dir",

@@ -2,6 +2,7 @@
 
 mod chg;
 mod config;
+mod copying;
 mod dedupe;
 mod ends;
 mod guide;
@@ -9,6 +10,7 @@ mod installed;
 mod monitoring;
 mod packing;
 mod restarts;
+mod sharded;
 mod stage;
 mod terminals;
 mod wacz;

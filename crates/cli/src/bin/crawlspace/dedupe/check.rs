@@ -5,7 +5,7 @@ use std::io;
 use clap::Args;
 use crawlspace_client::dedupe;
 
-use crate::Asking;
+use super::Asking;
 use crate::observe::{Kind, is_index};
 use crate::table::{Table, count};
 

@@ -6,11 +6,12 @@ use clap::Args;
 use crawlspace_client::dedupe::{self, Crawl, CrawlState, CrawlStats, Listed, Profile};
 use serde::Serialize;
 
+use super::Asking;
 use crate::columns::Columns;
 use crate::observe::{Kind, is_index};
+use crate::storage;
 use crate::table::{Table, bytes, count, share, size};
 use crate::terminal::{Bytes, text};
-use crate::{Asking, storage};
 
 /// Show the counts of an index, or of one crawl.
 #[derive(Args)]
@@ -51,7 +52,7 @@ impl Stats {
     }
 
     fn print(&self, stats: &dedupe::Stats) -> io::Result<()> {
-        let heading = format!("index '{}'", self.asking.server.prefix);
+        let heading = format!("index '{}'", self.asking.name());
         let mut table = Table::new(&heading, 14)?;
         let uncommitted = match stats.uncommitted {
             0 => String::new(),

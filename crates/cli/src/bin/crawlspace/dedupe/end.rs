@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::io;
 
 use clap::Args;
+use crawlspace_cli::any_index::AnyIndex;
 use crawlspace_client::Error;
-use crawlspace_client::dedupe::{Committed, CrawlState, CrawlStats, Index, Listed, Removed};
+use crawlspace_client::dedupe::{Committed, CrawlState, CrawlStats, Listed, Removed};
 use serde::Serialize;
 
-use crate::Asking;
+use super::Asking;
 use crate::table::{Table, bytes, count, many};
 use crate::terminal::{Bytes, Consent, complain, say, text};
 
@@ -282,7 +283,7 @@ impl Retain {
     }
 
     /// Asks for confirmation that all other crawls are to be removed.
-    fn is_wanted(&self, index: &Index, retained: &[&[u8]]) -> io::Result<bool> {
+    fn is_wanted(&self, index: &AnyIndex, retained: &[&[u8]]) -> io::Result<bool> {
         if describe(index, &self.crawls)?.is_none() {
             return Ok(false);
         }
@@ -314,7 +315,7 @@ impl Retain {
 
 /// Prints a description of each of these crawls. If a crawl does not exist, prints an error and returns `None`.
 fn describe<'a>(
-    index: &Index,
+    index: &AnyIndex,
     crawls: &'a [Bytes],
 ) -> io::Result<Option<Vec<(&'a Bytes, CrawlStats)>>> {
     let mut described = Vec::new();
@@ -346,7 +347,7 @@ fn describe<'a>(
 }
 
 /// Warns of remaining crawls whose originals are in crawls to be removed.
-fn warn_of_dependents(index: &Index, leaving: &[&[u8]]) -> io::Result<()> {
+fn warn_of_dependents(index: &AnyIndex, leaving: &[&[u8]]) -> io::Result<()> {
     for crawl in leaving {
         let dependents = index.required_by(crawl).map_err(io::Error::other)?;
         let staying = |id: &[u8]| !leaving.contains(&id);

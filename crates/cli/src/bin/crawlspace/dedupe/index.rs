@@ -5,17 +5,19 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use clap::{Args, ValueHint};
+use crawlspace_cli::any_index::AnyIndex;
 use crawlspace_cli::away::Patience;
 use crawlspace_cli::index::{self, Tally};
 use crawlspace_client::Error;
 use crawlspace_client::dedupe::{Committed, Index};
 use serde::Serialize;
 
+use super::Asking;
+use crate::Server;
 use crate::file_kind::FileKind;
 use crate::outage::{Outage, Wait, spinner};
 use crate::table::{Table, count, print_json, share, size};
 use crate::terminal::{Bytes, complain, say};
-use crate::{Asking, Server};
 
 /// Import WARC files into a dedupe index, as a crawler would have filled it while writing them.
 ///
@@ -56,6 +58,16 @@ impl IndexFiles {
         index_files(self)
     }
 
+    /// Opens the index, after waiting for the server.
+    fn open(&self) -> Result<AnyIndex, String> {
+        let Server { redis, prefix } = &self.asking.server;
+        let index = self.patiently(|| Index::open(redis, prefix.as_bytes()))?;
+        match &self.asking.sharded {
+            None => Ok(index.into()),
+            Some(name) => AnyIndex::sharded(redis, name.as_bytes(), self.asking.shards),
+        }
+    }
+
     /// Repeats the call while the server is unavailable, after waiting for it. Returns the message of any other error.
     fn patiently<T>(&self, mut call: impl FnMut() -> Result<T, Error>) -> Result<T, String> {
         let goes_on = AtomicBool::new(false);
@@ -90,8 +102,7 @@ fn index_files(job: &IndexFiles) -> io::Result<bool> {
     let mut errors = Vec::new();
     let mut committed = None;
     let crawl = job.crawl.as_bytes();
-    let Server { redis, prefix } = &job.asking.server;
-    match job.patiently(|| Index::open(redis, prefix.as_bytes())) {
+    match job.open() {
         Err(error) => errors.push(error),
         Ok(index) => {
             for file in &job.files {
@@ -145,9 +156,9 @@ fn index_files(job: &IndexFiles) -> io::Result<bool> {
     }
     if !job.commit && tally.records > 0 {
         let crawl = &job.crawl;
-        let prefix = &job.asking.server.prefix;
+        let index = job.asking.selection();
         say(format_args!(
-            "crawl {crawl} is not committed, so other crawls do not find its payloads: run crawlspace dedupe commit {crawl} --prefix '{prefix}'"
+            "crawl {crawl} is not committed, so other crawls do not find its payloads: run crawlspace dedupe commit {crawl} {index}"
         ));
     }
     if job.asking.json {

@@ -6,7 +6,7 @@ use clap::Args;
 use crawlspace_client::dedupe::Located;
 use serde::Serialize;
 
-use crate::Asking;
+use super::Asking;
 use crate::columns::Columns;
 use crate::table::bytes;
 use crate::terminal::{Bytes, text};

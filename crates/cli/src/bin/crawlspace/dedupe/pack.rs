@@ -3,10 +3,11 @@
 use std::io;
 
 use clap::Args;
+use crawlspace_cli::any_index::AnyIndex;
 use crawlspace_client::Error;
-use crawlspace_client::dedupe::{Index, Moved, Storage};
+use crawlspace_client::dedupe::{Moved, Storage};
 
-use crate::Asking;
+use super::Asking;
 use crate::storage::sentence;
 use crate::table::{Table, count, size};
 
@@ -25,7 +26,7 @@ pub(crate) struct Pack {
 
 impl Pack {
     pub(crate) fn run(&self) -> io::Result<bool> {
-        convert(&self.asking, "pack", Index::pack)
+        convert(&self.asking, "pack", AnyIndex::pack)
     }
 }
 
@@ -44,7 +45,7 @@ pub(crate) struct Unpack {
 
 impl Unpack {
     pub(crate) fn run(&self) -> io::Result<bool> {
-        convert(&self.asking, "unpack", Index::unpack)
+        convert(&self.asking, "unpack", AnyIndex::unpack)
     }
 }
 
@@ -52,7 +53,7 @@ impl Unpack {
 fn convert(
     asking: &Asking,
     work: &str,
-    call: fn(&Index) -> Result<Moved, Error>,
+    call: fn(&AnyIndex) -> Result<Moved, Error>,
 ) -> io::Result<bool> {
     let index = asking.index()?;
     let moved = asking.waited(&[work], || call(&index));

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use crawlspace_client::dedupe::Profile;
 use serde::Serialize;
 
-use crate::Asking;
+use super::Asking;
 
 /// Show or set the key names and the spelling of hashes that an index uses.
 ///

@@ -5,7 +5,7 @@ use std::io;
 use clap::Args;
 use crawlspace_client::dedupe::{Dependent, Of, Required};
 
-use crate::Asking;
+use super::Asking;
 use crate::columns::Columns;
 use crate::table::{bytes, count};
 use crate::terminal::{Bytes, say, text};

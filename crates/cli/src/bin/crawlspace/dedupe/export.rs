@@ -1,0 +1,140 @@
+//! `crawlspace dedupe export` and `import`: an index as lines.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueHint};
+use crawlspace_cli::copy::{Export, Import, Imported};
+
+use crate::progress::watched;
+use crate::storage::sentence;
+use crate::table::{Table, count, many};
+use crate::terminal::{complain, say};
+use crate::{Asking, Server};
+
+/// Capacity of the buffers of files.
+const BUFFER: usize = 1 << 20;
+
+/// Write an index as lines: a CDXJ row for each record, with the id of its crawl.
+///
+/// Lines that begin with ! describe the crawls, their counts and WACZ files, and the other keys. The index must be in
+/// plain keys; the server need not have the module. Stop the programs that write to the index meanwhile.
+#[derive(Args)]
+#[command(after_help = "Example:
+  crawlspace dedupe export --prefix '{coll-42}:' --out coll-42.cdxj")]
+pub(crate) struct ExportLines {
+    #[command(flatten)]
+    asking: Asking,
+    /// The file to write; by default standard output.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    out: Option<PathBuf>,
+}
+
+impl ExportLines {
+    pub(crate) fn run(&self) -> io::Result<bool> {
+        let Server { redis, prefix } = &self.asking.server;
+        let export = Export {
+            from: redis.clone(),
+            prefix: prefix.as_bytes().to_vec(),
+        };
+        if self.asking.json && self.out.is_none() {
+            complain("--json needs --out, because the lines are on standard output");
+            return Ok(false);
+        }
+        let write: Box<dyn Write> = match &self.out {
+            Some(path) => Box::new(File::create(path).map_err(|error| named(path, &error))?),
+            None => Box::new(io::stdout().lock()),
+        };
+        let mut write = BufWriter::with_capacity(BUFFER, write);
+        let exported = match watched(|work| export.run(&mut write, work))? {
+            Ok(exported) => exported,
+            Err(crawlspace_cli::copy::Error::Lines(error)) => return Err(error),
+            Err(error) => {
+                complain(error);
+                return Ok(false);
+            }
+        };
+        match self.out {
+            Some(_) => self.asking.tell(&exported, |exported| {
+                let mut table = Table::new("exported", 14)?;
+                table.row("crawls", count(exported.crawls), "")?;
+                table.row("records", count(exported.records), "")?;
+                table.end()
+            })?,
+            None => say(format_args!(
+                "{} in {}",
+                many(exported.records, "record"),
+                many(exported.crawls, "crawl")
+            )),
+        }
+        Ok(true)
+    }
+}
+
+/// Read the lines of `dedupe export` into an index.
+///
+/// The crawls become visible at the end. The target must not have other crawls than the lines. Bad lines are skipped,
+/// and reported with their numbers; exit status 1 if there are any. An interrupted import can be run again.
+#[derive(Args)]
+#[command(after_help = "Example:
+  crawlspace dedupe import --prefix '{coll-42}:' --packed coll-42.cdxj")]
+pub(crate) struct ImportLines {
+    #[command(flatten)]
+    asking: Asking,
+    /// Pack the index.
+    #[arg(long)]
+    packed: bool,
+    /// The file to read; `-` for standard input.
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+}
+
+impl ImportLines {
+    pub(crate) fn run(&self) -> io::Result<bool> {
+        let Server { redis, prefix } = &self.asking.server;
+        let import = Import {
+            to: redis.clone(),
+            prefix: prefix.as_bytes().to_vec(),
+            packed: self.packed,
+        };
+        let mut lines: Box<dyn BufRead> = if self.file == Path::new("-") {
+            Box::new(BufReader::with_capacity(BUFFER, io::stdin()))
+        } else {
+            let file = File::open(&self.file).map_err(|error| named(&self.file, &error))?;
+            Box::new(BufReader::with_capacity(BUFFER, file))
+        };
+        let imported = match watched(|work| import.run(&mut lines, work))? {
+            Ok(imported) => imported,
+            Err(error) => {
+                complain(error);
+                return Ok(false);
+            }
+        };
+        for bad in &imported.examples {
+            complain(format_args!(
+                "{}:{}: {}",
+                self.file.display(),
+                bad.line,
+                bad.why
+            ));
+        }
+        self.asking.tell(&imported, print)?;
+        Ok(imported.bad_lines == 0)
+    }
+}
+
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::other(format!("{}: {error}", path.display()))
+}
+
+fn print(imported: &Imported) -> io::Result<()> {
+    let mut table = Table::new(&sentence("index", imported.storage), 14)?;
+    table.row("crawls", count(imported.crawls), "")?;
+    table.row("records", count(imported.records), "")?;
+    if imported.bad_lines > 0 {
+        table.row("bad lines", count(imported.bad_lines), "skipped")?;
+    }
+    table.row("profile", imported.profile.word(), "")?;
+    table.end()
+}

@@ -1,0 +1,244 @@
+//! The copy: an index on a server with the module, written by commands that can be repeated.
+
+use std::cell::Cell;
+
+use crawlspace_client::dedupe::{CrawlState, Index, Profile, Storage};
+use crawlspace_client::{Ask, Batch, Call, Code, Pending, Server, redis};
+use crawlspace_index::Work;
+use redis::{Cmd, Value};
+
+use super::source::{Content, Details, Page};
+use super::{Crawls, Error, PACK_AFTER, PAGE, Standing};
+
+/// Replaces a list in one step, because pushing the same members twice would not give the same list.
+const REPLACE: &str = "redis.call('DEL', KEYS[1])
+for i = 1, #ARGV do redis.call('RPUSH', KEYS[1], ARGV[i]) end";
+/// Writes owners of a packed index to a plain hash at the name of the merged index, which the next `DEDUPE.PACK` packs.
+/// The marker at that name is deleted first.
+const OWN: &str =
+    "if redis.call('TYPE', KEYS[1]).ok == 'crawlmark' then redis.call('DEL', KEYS[1]) end
+redis.call('HSET', KEYS[1], unpack(ARGV))";
+
+/// The target of a copy.
+pub(super) struct Target {
+    index: Index,
+    packed: bool,
+    profile: Profile,
+    /// Number of records that were written since the index was last packed.
+    unpacked: Cell<u64>,
+}
+
+impl Target {
+    pub(super) fn open(url: &str, prefix: &[u8], packed: bool) -> Result<Target, Error> {
+        let server = Server::open(url).map_err(Error::Target)?;
+        Ok(Target {
+            index: Index::on(&server, prefix),
+            packed,
+            profile: Profile::Document,
+            unpacked: Cell::new(0),
+        })
+    }
+
+    fn key(&self, name: &[u8]) -> Vec<u8> {
+        [self.index.prefix(), name].concat()
+    }
+
+    fn merged(&self) -> Vec<u8> {
+        self.key(match self.profile {
+            Profile::Document => b"allhashes",
+            Profile::Browsertrix => b"alldupes",
+        })
+    }
+
+    /// Sets the profile, and returns the crawls that the target has already. Refuses a target with other crawls than
+    /// those of the source.
+    pub(super) fn prepare(&mut self, profile: Profile, crawls: &Crawls) -> Result<Crawls, Error> {
+        let target = Error::Target;
+        let stats = self.index.stats().map_err(target)?;
+        self.profile = profile;
+        self.packed |= stats.storage != Storage::Plain;
+        let mut there = Crawls::new();
+        for listed in self.index.crawls(None).map_err(target)? {
+            let (committed, uncommitted) = match listed.standing.state {
+                CrawlState::Committed => (true, false),
+                CrawlState::Continued => (true, true),
+                CrawlState::Uncommitted => (false, true),
+                _ => (false, false),
+            };
+            if !crawls.contains_key(&listed.crawl) {
+                let crawl = listed.crawl.escape_ascii();
+                return Err(Error::Refused(format!(
+                    "the target has the crawl '{crawl}', which the source does not have: copy to a prefix without an \
+                     index"
+                )));
+            }
+            let records = listed.standing.hashes;
+            let standing = Standing {
+                committed,
+                uncommitted,
+                records,
+            };
+            there.insert(listed.crawl, standing);
+        }
+        for (crawl, standing) in crawls {
+            if standing.committed || standing.uncommitted {
+                continue;
+            }
+            let stats = match self.index.crawl_stats(crawl) {
+                Ok(stats) => stats,
+                Err(error) if error.code() == Some(Code::NoCrawl) => continue,
+                Err(error) => return Err(target(error)),
+            };
+            if stats.state == CrawlState::Unlisted {
+                let records = stats.hashes;
+                there.insert(
+                    crawl.clone(),
+                    Standing {
+                        records,
+                        ..*standing
+                    },
+                );
+            }
+        }
+        if stats.profile != profile {
+            self.index.set_profile(profile).map_err(target)?;
+        }
+        Ok(there)
+    }
+
+    /// Writes the small keys of a crawl.
+    pub(super) fn write(&self, keys: Details) -> Result<(), Error> {
+        let batch = Batch::new();
+        let mut asked = Vec::new();
+        for (name, content) in keys {
+            self.put(&batch, &mut asked, &name, content);
+        }
+        self.send(&batch, asked)
+    }
+
+    /// Writes a key with this content.
+    pub(super) fn write_key(&self, name: &[u8], content: Content) -> Result<(), Error> {
+        let batch = Batch::new();
+        let mut asked = Vec::new();
+        self.put(&batch, &mut asked, name, content);
+        self.send(&batch, asked)
+    }
+
+    fn put(&self, batch: &Batch, asked: &mut Vec<Pending<Value>>, name: &[u8], content: Content) {
+        let key = self.key(name);
+        let mut chunks = |command: &str, members: &[Vec<u8>]| {
+            for some in members.chunks(2 * PAGE) {
+                let mut write = redis::cmd(command);
+                write.arg(&key).arg(some);
+                asked.push(batch.ask(Call::new(write).repeatable()));
+            }
+        };
+        match content {
+            Content::Hash(pairs) => chunks("HSET", &pairs),
+            Content::Set(members) => chunks("SADD", &members),
+            Content::List(members) if !members.is_empty() => {
+                asked.push(batch.ask(Call::new(script(REPLACE, &key, &members)).repeatable()));
+            }
+            Content::String(value) => chunks("SET", &[value]),
+            Content::List(_) | Content::Nothing => {}
+        }
+    }
+
+    fn send(&self, batch: &Batch, asked: Vec<Pending<Value>>) -> Result<(), Error> {
+        batch.send(self.index.server()).map_err(Error::Target)?;
+        for reply in asked {
+            reply.take().map_err(Error::Target)?;
+        }
+        Ok(())
+    }
+
+    /// Writes records of a crawl, and the crawl as the owner of its hashes.
+    pub(super) fn write_page(&self, crawl: &[u8], page: &Page) -> Result<(), Error> {
+        let batch = Batch::new();
+        let mut asked = Vec::new();
+        let records = self.key(&[b"h:", crawl].concat());
+        for some in page.pairs.chunks(2 * PAGE) {
+            let mut write = redis::cmd("HSET");
+            write.arg(&records).arg(some);
+            asked.push(batch.ask(Call::new(write).repeatable()));
+        }
+        let merged = self.merged();
+        for some in page.owned.chunks(PAGE) {
+            let pairs: Vec<&[u8]> = some.iter().flat_map(|hash| [&hash[..], crawl]).collect();
+            let write = if self.packed {
+                script(OWN, &merged, &pairs)
+            } else {
+                let mut write = redis::cmd("HSET");
+                write.arg(&merged).arg(&pairs);
+                write
+            };
+            asked.push(batch.ask(Call::new(write).repeatable()));
+        }
+        let unpacked = self.unpacked.get() + page.records() as u64;
+        self.unpacked.set(unpacked);
+        self.send(&batch, asked)
+    }
+
+    /// Adds a crawl to the sets of crawls, after all of its records were written.
+    pub(super) fn list(&self, crawl: &[u8], standing: Standing) -> Result<(), Error> {
+        let batch = Batch::new();
+        let mut asked = Vec::new();
+        for (set, is_member) in [
+            ("uncommittedcrawls", standing.uncommitted),
+            ("allcrawls", standing.committed),
+        ] {
+            if is_member {
+                let mut add = redis::cmd("SADD");
+                add.arg(self.key(set.as_bytes())).arg(crawl);
+                asked.push(batch.ask(Call::new(add).repeatable()));
+            }
+        }
+        self.send(&batch, asked)?;
+        if self.packed && self.unpacked.get() >= PACK_AFTER {
+            self.pack()?;
+        }
+        Ok(())
+    }
+
+    /// Gives a committed crawl the next place in the order of commits. The commit merges nothing, because the crawl is in
+    /// `allcrawls`.
+    pub(super) fn number(&self, crawl: &[u8], standing: Standing) -> Result<(), Error> {
+        if standing.committed && !standing.uncommitted {
+            self.index.commit(crawl).map_err(Error::Target)?;
+        }
+        Ok(())
+    }
+
+    fn pack(&self) -> Result<(), Error> {
+        self.index.pack().map_err(Error::Target)?;
+        self.unpacked.set(0);
+        Ok(())
+    }
+
+    /// Ends the copy: crawls that were committed since an earlier run are not uncommitted any more. Packs what is left.
+    pub(super) fn finish(&self, crawls: &Crawls, work: &Work) -> Result<Storage, Error> {
+        let ended = crawls
+            .iter()
+            .filter(|(_, standing)| standing.committed && !standing.uncommitted);
+        let ended: Vec<&[u8]> = ended.map(|(crawl, _)| &crawl[..]).collect();
+        for some in ended.chunks(PAGE) {
+            let mut remove = redis::cmd("SREM");
+            remove.arg(self.key(b"uncommittedcrawls")).arg(some);
+            let remove = Call::<u64>::new(remove).repeatable();
+            self.index.server().ask(remove).map_err(Error::Target)?;
+        }
+        if self.packed {
+            work.begin("packing", 0);
+            self.pack()?;
+        }
+        let stats = self.index.stats().map_err(Error::Target)?;
+        Ok(stats.storage)
+    }
+}
+
+/// Makes a script call with one key.
+fn script(script: &str, key: &[u8], arguments: &[impl redis::ToRedisArgs]) -> Cmd {
+    let mut eval = redis::cmd("EVAL");
+    eval.arg(script).arg(1).arg(key).arg(arguments);
+    eval
+}

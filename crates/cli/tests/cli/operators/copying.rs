@@ -1,0 +1,459 @@
+//! Tests `crawlspace dedupe copy`, `export` and `import`.
+
+use redis_tests::{
+    Crawl, DATE, DedupeIndex, Options, PlainHost, Program, Server, Snapshot, Wire, assert_contains,
+    assert_starts, fill_crawl, ok, plain_view, sha256_of, until,
+};
+use serde_json::{Value, json};
+
+use crate::operators::stage::{crawlspace, index};
+use crate::tool::tool;
+
+const P: &str = "{coll-42}:";
+
+/// Writes an index as plain clients do: overlapping committed crawls of `each` hashes, an uncommitted crawl, a crawl
+/// in none of the sets, and the keys of WACZ files and of an import.
+fn plain_index(c: &mut Wire, crawls: u64, each: u64) {
+    for number in 0..crawls {
+        let id = format!("crawl-{number}");
+        // A tenth of the hashes are those of the previous crawl.
+        let first = number * (each - each / 10);
+        let crawl = Crawl::of(P, &id, first..first + each);
+        fill_crawl(c, &crawl);
+        let owned: Vec<Vec<Vec<u8>>> = crawl
+            .all()
+            .map(|hash| {
+                let words = ["HSETNX", &format!("{P}allhashes"), &hash, &id];
+                words.map(|word| word.as_bytes().to_vec()).to_vec()
+            })
+            .collect();
+        c.pipeline(owned);
+        ok!(
+            c,
+            "SMOVE",
+            format!("{P}uncommittedcrawls"),
+            format!("{P}allcrawls"),
+            &id
+        );
+        ok!(c, "HINCRBY", format!("{P}allcounts"), "totalUrls", each);
+        let wacz = json!({"filename": format!("{id}.wacz"), "hash": sha256_of(number), "size": 5})
+            .to_string();
+        ok!(
+            c,
+            "RPUSH",
+            format!("{P}c:{id}:wacz"),
+            &wacz,
+            r#"{"filename":"\u00e9"}"#
+        );
+        ok!(c, "SADD", format!("{P}src:d"), format!("{id}.wacz"));
+        ok!(c, "SADD", format!("{P}{id}:reqCrawls"), "crawl-0");
+        ok!(
+            c,
+            "SADD",
+            format!("{P}5c0a-{number}:duperefs"),
+            "crawl-0 0",
+            b"\xff 1"
+        );
+    }
+    fill_crawl(c, &Crawl::of(P, "running", 7..40));
+    ok!(
+        c,
+        "HSET",
+        format!("{P}h:unlisted"),
+        sha256_of(5),
+        format!("0 {DATE} http://e/ 7")
+    );
+    ok!(
+        c,
+        "HSET",
+        format!("{P}rev:{}:c", sha256_of(1)),
+        "crawl-0",
+        3
+    );
+    ok!(
+        c,
+        "SET",
+        format!("{P}last_update_ts"),
+        "2026-03-19T10:20:15.123Z"
+    );
+    ok!(c, "RPUSH", format!("{P}src:q"), "{}", "{}");
+    // Keys of other programs.
+    ok!(c, "SET", "{coll-4}:h:other", "x");
+    ok!(c, "SET", format!("{P}other"), "x");
+}
+
+/// Returns the keys that are copied, as in plain storage.
+fn copied_keys(server: &Server) -> Snapshot {
+    let own = [
+        ":baseline",
+        ":added",
+        ":seq",
+        "crawlspace",
+        "commits",
+        "holders",
+        "other",
+    ];
+    let mut c = server.wire();
+    let has_module = !c.call(&["DEDUPE.STATS", P]).is_error();
+    let keys = if has_module {
+        plain_view(&mut c, P)
+    } else {
+        Snapshot::of_keys(&mut c, |key| key.starts_with(P.as_bytes()))
+    };
+    keys.without(|key| {
+        let key = String::from_utf8_lossy(key);
+        own.iter().any(|end| key.ends_with(end))
+    })
+}
+
+fn copy(from: &str, to: &Server, more: &str) -> redis_tests::Outcome {
+    crawlspace(to, P, &format!("dedupe copy --from {from} --json {more}"))
+}
+
+fn without_time(mut summary: Value) -> Value {
+    summary
+        .as_object_mut()
+        .expect("an object")
+        .remove("seconds");
+    summary
+}
+
+#[test]
+fn index_of_a_server_without_the_module_is_copied_by_plain_commands() {
+    let source = Options::new().no_module().start();
+    plain_index(&mut source.wire(), 3, 2_500);
+    let host = PlainHost::before(&source);
+    for packed in [false, true] {
+        let target = Options::new().plain().start();
+        let more = if packed { "--packed" } else { "" };
+        let done = copy(&host.url(), &target, more).exits(0);
+        let storage = if packed { "packed" } else { "plain" };
+        let expected = json!({
+            "profile": "document", "storage": storage, "crawls": 5, "alreadyCopied": 0,
+            "records": 7534, "interruptions": 0,
+        });
+        assert_eq!(without_time(done.object()), expected);
+        copied_keys(&target).assert_same(&copied_keys(&source), storage);
+        let mut c = DedupeIndex::of(&target, P);
+        assert_eq!(
+            c.owners([0, 2249, 2250, 2499, 2500]),
+            ["crawl-0", "crawl-0", "crawl-0", "crawl-0", "crawl-1"]
+        );
+        // A second copy finds nothing to do.
+        let again = without_time(copy(&host.url(), &target, more).exits(0).object());
+        assert_eq!(again["alreadyCopied"], 5);
+        copied_keys(&target).assert_same(&copied_keys(&source), storage);
+    }
+    let refused: Vec<String> = host
+        .refused()
+        .into_iter()
+        .filter(|name| name != "CLUSTER")
+        .collect();
+    assert_eq!(refused, [""; 0]);
+}
+
+#[test]
+fn copy_continues_with_changes_of_the_source() {
+    let source = Options::new().no_module().start();
+    let mut c = source.wire();
+    plain_index(&mut c, 2, 1_500);
+    let target = Options::new().plain().start();
+    copy(&source.url(), &target, "--packed").exits(0);
+    // The running crawl was committed, and there is a new one.
+    ok!(
+        c,
+        "SMOVE",
+        format!("{P}uncommittedcrawls"),
+        format!("{P}allcrawls"),
+        "running"
+    );
+    ok!(
+        c,
+        "HSETNX",
+        format!("{P}allhashes"),
+        sha256_of(99_999),
+        "running"
+    );
+    ok!(
+        c,
+        "HSET",
+        format!("{P}h:running"),
+        sha256_of(99_999),
+        format!("0 {DATE} http://e/ 7")
+    );
+    fill_crawl(&mut c, &Crawl::of(P, "new", 0..3));
+    let again = without_time(copy(&source.url(), &target, "--packed").exits(0).object());
+    assert_eq!(again["alreadyCopied"], 3);
+    copied_keys(&target).assert_same(&copied_keys(&source), "after the second copy");
+}
+
+#[test]
+fn copy_is_refused_if_it_would_mix_indexes() {
+    let source = Options::new().no_module().start();
+    let target = Options::new().plain().start();
+    let refused = |why: &str| {
+        let refused = copy(&source.url(), &target, "").exits(1);
+        assert_eq!(refused.out, "");
+        assert_contains(&refused.errors, why);
+    };
+    refused("the source has no dedupe index with the prefix '{coll-42}:'");
+    let mut c = source.wire();
+    plain_index(&mut c, 1, 10);
+    ok!(target.wire(), "DEDUPE.BEGIN", P, "mine");
+    refused("the target has the crawl 'mine', which the source does not have");
+    ok!(target.wire(), "DEDUPE.CANCEL", P, "mine");
+    ok!(c, "HSET", format!("{P}alldupes"), "a", "b");
+    refused("both keys of a merged index");
+    ok!(c, "DEL", format!("{P}alldupes"));
+    ok!(c, "SADD", format!("{P}to-remove-crawls"), "x");
+    refused("Browsertrix is purging the source");
+    assert_eq!(ok!(target.wire(), "DEDUPE.CRAWLS", P).items(), []);
+
+    let packed = Options::new().packed().start();
+    let mut c = index(&packed);
+    ok!(c, "DEDUPE.PACK", P);
+    let refused = copy(&packed.url(), &target, "").exits(1);
+    assert_contains(&refused.errors, "the source is packed");
+    // The target needs the module.
+    let refused = copy(&source.url(), &source, "").exits(1);
+    assert_starts(&refused.errors, "crawlspace: ");
+}
+
+#[test]
+fn profile_is_that_of_the_source() {
+    let source = Options::new().no_module().start();
+    let mut c = source.wire();
+    let bare = sha256_of(1).trim_start_matches("sha256:").to_owned();
+    ok!(
+        c,
+        "HSET",
+        format!("{P}h:a"),
+        &bare,
+        format!("0 {DATE} http://e/ 7")
+    );
+    ok!(c, "SADD", format!("{P}uncommittedcrawls"), "a");
+    ok!(c, "SADD", format!("{P}5c0a:duperef"), "a 0");
+    let target = Options::new().plain().start();
+    let done = copy(&source.url(), &target, "").exits(0).object();
+    assert_eq!(done["profile"], "browsertrix");
+    ok!(
+        c,
+        "SMOVE",
+        format!("{P}uncommittedcrawls"),
+        format!("{P}allcrawls"),
+        "a"
+    );
+    ok!(c, "HSET", format!("{P}alldupes"), &bare, "a");
+    copy(&source.url(), &target, "").exits(0);
+    copied_keys(&target).assert_same(&copied_keys(&source), "Browsertrix");
+    let found = ok!(target.wire(), "DEDUPE.LOOKUP", P, &bare);
+    assert_eq!(found.items()[0].items()[0].text(), "a");
+}
+
+/// Adds crawls with `DEDUPE` commands, whose owners depend on the order of commits and not of ids.
+fn owned_index(server: &Server) -> DedupeIndex {
+    let mut c = DedupeIndex::of(server, P);
+    for (crawl, numbers) in [("z", 0..1_200), ("a", 1_000..2_200), ("m", 1_100..2_300)] {
+        c.wacz(crawl, &format!("{crawl}.wacz"));
+        c.committed(crawl, numbers);
+    }
+    c.ok("REVISIT m REF 5c0a #5 100 #1150 100");
+    c.commit("m");
+    c.add("running", 3_000..3_010);
+    c
+}
+
+fn exported(server: &Server, to: &std::path::Path) -> Value {
+    let out = to.display();
+    crawlspace(server, P, &format!("dedupe export --json --out {out}"))
+        .exits(0)
+        .object()
+}
+
+#[test]
+fn export_and_import_give_an_equal_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = Options::new().plain().start();
+    let mut c = owned_index(&source);
+    let file = folder.path().join("index.cdxj");
+    assert_eq!(
+        exported(&source, &file),
+        json!({"crawls": 4, "records": 3_610})
+    );
+    let lines = std::fs::read_to_string(&file).unwrap();
+    let row = lines
+        .lines()
+        .find(|line| line.contains(&sha256_of(1300)[..]) && line.contains(r#""crawl":"a""#));
+    let row = row.expect("the record is exported");
+    assert_starts(row, "com,example)/");
+    assert_contains(row, r#","owned":true}"#);
+    // The lines may be sorted.
+    let mut sorted: Vec<&str> = lines.lines().collect();
+    sorted.sort_unstable();
+    let sorted_file = folder.path().join("sorted.cdxj");
+    std::fs::write(&sorted_file, sorted.join("\n")).unwrap();
+    let plain_keys = copied_keys(&source);
+    for (file, more) in [
+        (&file, ""),
+        (&file, "--packed"),
+        (&sorted_file, ""),
+        (&sorted_file, "--packed"),
+    ] {
+        let target = Options::new().plain().start();
+        let words = format!("dedupe import --json {more} {}", file.display());
+        for _ in 0..2 {
+            let done = crawlspace(&target, P, &words).exits(0).object();
+            assert_eq!(
+                (&done["crawls"], &done["records"], &done["badLines"]),
+                (&json!(4), &json!(3_610), &json!(0))
+            );
+        }
+        copied_keys(&target).assert_same(&plain_keys, &words);
+        let mut copy = DedupeIndex::of(&target, P);
+        copy.assert_consistent();
+        // The order of commits decides who inherits a hash.
+        assert_eq!(copy.ok("REMOVE z").ints(), [1, 1_000, 200], "{words}");
+        assert_eq!(
+            copy.owners([1_000, 1_150, 2_250]),
+            ["a", "a", "m"],
+            "{words}"
+        );
+    }
+    assert_eq!(c.ok("REMOVE z").ints(), [1, 1_000, 200]);
+}
+
+#[test]
+fn unusual_records_survive_an_export() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = Options::new().no_module().start();
+    let mut c = source.wire();
+    let records: [(&[u8], &[u8]); 6] = [
+        (
+            b"sha256:0000000000000000",
+            b"0 20260319102015 http://e/ with space 7",
+        ),
+        (b"0000000000000001", b"0 2026-03-19T10:20:15.5Z http://e/ 7"),
+        (b"0000000000000002", b"0 20260319102015123 urn:x 7"),
+        (b"0000000000000003", b"nonsense"),
+        (b"0000000000000\xff4", b"0 20260319102015 http://e/\xff 7"),
+        (b"0000000000000005", b"x y http://e/ z"),
+    ];
+    for (hash, record) in records {
+        c.expect_ok(&[
+            b"HSET".as_slice(),
+            format!("{P}h:a\u{e9}").as_bytes(),
+            hash,
+            record,
+        ]);
+        c.expect_ok(&[
+            b"HSET".as_slice(),
+            format!("{P}allhashes").as_bytes(),
+            hash,
+            "a\u{e9}".as_bytes(),
+        ]);
+    }
+    ok!(c, "SADD", format!("{P}allcrawls"), "a\u{e9}");
+    let file = folder.path().join("index.cdxj");
+    exported(&source, &file);
+    let target = Options::new().plain().start();
+    crawlspace(&target, P, &format!("dedupe import {}", file.display())).exits(0);
+    copied_keys(&target).assert_same(&copied_keys(&source), "imported");
+}
+
+#[test]
+fn bad_lines_are_reported_with_their_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("index.cdxj");
+    let good = r#"com,e)/ 20260319102015 {"url":"http://e/","digest":"sha256:0000000000000000","length":"7","crawl":"a","waczIndex":"0","owned":true}"#;
+    let lines = [
+        r#"!index {"format":1,"profile":"document"}"#,
+        r#"!crawl {"crawl":"a","committed":true,"uncommitted":false,"order":1}"#,
+        good,
+        "",
+        "nonsense",
+        r#"com,e)/ 20260319102015 {"url":"http://e/"}"#,
+        &good.replace(r#""7""#, r#""seven""#),
+        &good.replace(r#""crawl":"a""#, r#""crawl":"b""#),
+        &good
+            .replace("sha256:", "")
+            .replace("0000000000000000", "00"),
+        "!other {}",
+        r#"!crawl {"crawl":"late","committed":true,"uncommitted":false,"order":2}"#,
+    ];
+    std::fs::write(&file, lines.join("\n")).unwrap();
+    let target = Options::new().plain().start();
+    let done = crawlspace(
+        &target,
+        P,
+        &format!("dedupe import --json {}", file.display()),
+    )
+    .exits(1);
+    let numbers: Vec<u64> = done.object()["examples"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|bad| bad["line"].as_u64().unwrap())
+        .collect();
+    assert_eq!(numbers, [5, 6, 7, 8, 9, 10, 11]);
+    assert_contains(
+        &done.errors,
+        "index.cdxj:7: length is not a number: \"seven\"",
+    );
+    assert_contains(
+        &done.errors,
+        "index.cdxj:8: no line !crawl describes the crawl 'b'",
+    );
+    assert_eq!(done.object()["records"], 1);
+    let found = ok!(target.wire(), "DEDUPE.LOOKUP", P, "sha256:0000000000000000");
+    assert_eq!(found.items()[0].items()[0].text(), "a");
+}
+
+#[test]
+fn packed_index_is_not_exported() {
+    let server = Options::new().packed().start();
+    index(&server);
+    let refused = crawlspace(&server, P, "dedupe export").exits(1);
+    assert_eq!(refused.out, "");
+    assert_contains(&refused.errors, "the source is packed");
+}
+
+mod peers {
+    use redis_tests::packages::sized;
+
+    use super::*;
+
+    /// Breaks connections to the source, kills the tool, and restarts the target, in the middle of a copy.
+    #[test]
+    fn interrupted_copies_give_an_equal_index() {
+        let source = Options::new().no_module().start();
+        let (crawls, each) = (24, sized(2_500, 45_000));
+        plain_index(&mut source.wire(), crawls, each);
+        let host = PlainHost::before(&source);
+        for packed in [false, true] {
+            let target = Options::new().plain().aof_unsynced(true).start();
+            // One crawl is copied between two breaks.
+            let pages = i64::try_from(each.next_power_of_two() / 1000 + 1).expect("small");
+            host.break_every(pages + pages / 3 + 1);
+            let breaks = host.breaks();
+            let more = if packed { "--packed" } else { "" };
+            let (url, to) = (host.url(), target.url());
+            let words = format!("dedupe copy --from {url} --redis {to} --prefix {P} {more}");
+            let mut killed = 0;
+            while killed < 5 {
+                let before = host.breaks();
+                let program = Program::start(tool(&words));
+                until("the copy was interrupted", || host.breaks() > before);
+                drop(program);
+                killed += 1;
+            }
+            let rest = copy(&url, &target, more).exits(0).object();
+            assert!(rest["interruptions"].as_u64() >= Some(1), "{rest}");
+            host.break_every(i64::MAX);
+            let what = format!("after {} breaks and {killed} kills, {more}", host.breaks());
+            copied_keys(&target).assert_same(&copied_keys(&source), &what);
+            let again = copy(&url, &target, more).exits(0).object();
+            assert_eq!(again["alreadyCopied"], crawls + 2, "{what}");
+            assert!(host.breaks() - breaks >= 10, "{what}");
+        }
+    }
+}
