@@ -90,6 +90,9 @@ pub struct Copied {
     pub seconds: f64,
 }
 
+/// An unavailable server: its error, and the remaining time to wait for it.
+pub type Away<'a> = (&'a crawlspace_client::Error, Duration);
+
 /// Error of a copy. Everything that was copied so far is kept; the same copy continues from there.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -136,11 +139,7 @@ impl Copy {
     ///
     /// # Errors
     /// See [`Error`].
-    pub fn run(
-        &self,
-        work: &Work,
-        tell: &dyn Fn(Option<(&crawlspace_client::Error, Duration)>),
-    ) -> Result<Copied, Error> {
+    pub fn run(&self, work: &Work, tell: &dyn Fn(Option<Away<'_>>)) -> Result<Copied, Error> {
         let begun = Instant::now();
         let away = |error: &crawlspace_client::Error, left| tell(Some((error, left)));
         let goes_on = AtomicBool::new(false);

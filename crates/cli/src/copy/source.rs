@@ -30,6 +30,9 @@ const OF_THE_MODULE: [&str; 8] = [
     ":seq",
     ":urls",
 ];
+/// Reply to a scan: the next cursor, and a part of the elements.
+type Scanned = (Vec<u8>, Vec<Vec<u8>>);
+
 /// First and last cursor of a scan.
 const NO_CURSOR: &[u8] = b"0";
 
@@ -40,7 +43,7 @@ pub(super) struct Source {
     pub(super) profile: Profile,
 }
 
-/// Some records of a crawl.
+/// A part of the records of a crawl.
 pub(super) struct Page {
     /// Hash and record, alternating.
     pub(super) pairs: Vec<Vec<u8>>,
@@ -130,7 +133,7 @@ impl Source {
             let mut command = redis::cmd(scan);
             command.arg(key).arg(cursor).arg(options);
             command.arg("COUNT").arg(PAGE);
-            let (next, page): (Vec<u8>, Vec<Vec<u8>>) = self.ask(command)?;
+            let (next, page): Scanned = self.ask(command)?;
             all.extend(page);
             if next == NO_CURSOR {
                 return Ok(all);
@@ -187,7 +190,7 @@ impl Source {
         for crawl in crawls.keys() {
             let mut first = command("HSCAN", &self.key([b"h:", &crawl[..]].concat()));
             first.arg(NO_CURSOR).arg("COUNT").arg(1);
-            let (_, record): (Vec<u8>, Vec<Vec<u8>>) = self.ask(first)?;
+            let (_, record): Scanned = self.ask(first)?;
             if let Some(hash) = record.first() {
                 let is_labelled = hash.contains(&b':');
                 return Ok(if is_labelled {
@@ -320,7 +323,7 @@ impl Source {
         // One round trip asks for a page, and for the owners of the previous page.
         while cursor.is_some() || !read.is_empty() {
             let batch = Batch::new();
-            let next: Option<Pending<(Vec<u8>, Vec<Vec<u8>>)>> = cursor.take().map(|cursor| {
+            let next: Option<Pending<Scanned>> = cursor.take().map(|cursor| {
                 let mut scan = command("HSCAN", &records);
                 scan.arg(cursor).arg("COUNT").arg(PAGE);
                 batch.ask(Call::new(scan))

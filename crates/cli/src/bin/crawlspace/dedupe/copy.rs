@@ -1,10 +1,9 @@
 //! `crawlspace dedupe copy`: copies an index from a server without the module.
 
 use std::io;
-use std::time::Duration;
 
 use clap::Args;
-use crawlspace_cli::copy::{Copied, Copy};
+use crawlspace_cli::copy::{Away, Copied, Copy};
 
 use crate::outage::{Outage, Wait};
 use crate::progress::watched;
@@ -56,7 +55,7 @@ impl CopyIndex {
             wait: self.wait.wait,
         };
         let outage = Outage::default();
-        let tell = |away: Option<(&crawlspace_client::Error, Duration)>| match away {
+        let tell = |away: Option<Away<'_>>| match away {
             Some((error, left)) => outage.away(None, error, left),
             None => outage.back(None),
         };
