@@ -1,4 +1,4 @@
-//! Known URLs: adds a URL unless the frontier has seen it, tells what became of it, and forgets it.
+//! Known URLs: adds a URL unless it is known, reports the state of a URL, and forgets URLs.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -16,14 +16,14 @@ use super::time::Millis;
 use super::transition::{Event, Seen};
 use super::uris::{Op, Stock};
 
-/// The space that a client asks for.
+/// The options with which a client requests a space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked<'a> {
     /// Number of bits of a record that identify a URL; 96 if not given.
     pub bits: Option<u64>,
     /// Name of a space that executions share.
     pub share: Option<&'a [u8]>,
-    /// The texts of URLs are kept when they are done or given up; false if not given.
+    /// True to keep the texts of URLs that are done or given up; false if not given.
     pub text: Option<bool>,
 }
 
@@ -40,11 +40,11 @@ impl Asked<'_> {
 /// Selects the URLs to forget.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection<'a> {
-    /// Only those of this group.
+    /// Only URLs of this group.
     pub group: Option<&'a [u8]>,
-    /// Only those that changed before this time.
+    /// Only URLs that changed before this time.
     pub before: Option<Millis>,
-    /// Only those in this state.
+    /// Only URLs in this state.
     pub state: Option<State>,
 }
 
@@ -65,7 +65,7 @@ fn counts_reply(counts: [u64; 4]) -> Reply {
     Reply::named([queued, leased, done, given_up, ("known", Reply::count(sum))])
 }
 
-/// Returns the URL of a URI that is queued or leased in a group, if a key is its name.
+/// Returns the URL of a URI that is queued or leased in a group, if the URI is identified by a key.
 pub(super) fn url_of<K: Store>(
     ks: &mut K,
     chg: &[u8],
@@ -197,7 +197,7 @@ impl<K: Store> Frontier<K> {
         self.enter(ks, execution, (weight, fresh), items.iter().copied(), now)
     }
 
-    /// Stores what belongs to a URL of an execution that is queued or leased in a group.
+    /// Stores the URL and the payload of a URL of an execution that is queued or leased in a group.
     pub(super) fn set_extra(
         &self,
         ks: &mut K,
@@ -212,7 +212,7 @@ impl<K: Store> Frontier<K> {
         Ok(())
     }
 
-    /// Returns what is known of URLs: for each, nil or `[state, due, status, attempts, changed]`.
+    /// Returns the record of each URL: nil or `[state, due, status, attempts, changed]`.
     ///
     /// # Errors
     /// `PLAIN` if the frontier is not packed.
@@ -270,7 +270,8 @@ impl<K: Store> Frontier<K> {
         Ok(counts.map(counts_reply))
     }
 
-    /// Forgets URLs, and removes them from the queue; leased ones stay. Returns the number of URLs forgotten.
+    /// Forgets URLs, and removes them from the queue; does not forget leased URLs. Returns the number of URLs
+    /// forgotten.
     ///
     /// # Errors
     /// `PLAIN` if the frontier is not packed.
@@ -302,7 +303,7 @@ impl<K: Store> Frontier<K> {
                 State::Queued if known.member == number => {
                     forgotten += u64::from(self.unqueue_url(ks, execution, url, &known, now)?);
                 }
-                // The crawl that discovered it is working on it.
+                // Another execution has discovered the URL and is still crawling it.
                 State::Queued | State::Leased => {}
             }
         }
@@ -330,7 +331,7 @@ impl<K: Store> Frontier<K> {
         Ok(true)
     }
 
-    /// Takes a queued or leased URL out of a group. A lease of it remains.
+    /// Removes a queued or leased URL from a group. The lease of a leased URL remains.
     pub(super) fn end_url(
         &mut self,
         ks: &mut K,
@@ -402,8 +403,8 @@ fn member_and_hash<K: Store>(
     })
 }
 
-/// Creates a job that forgets URLs that are neither queued nor leased. Its reply is their number. Without a selection, it
-/// also removes the space of the execution if nothing is known any more.
+/// Creates a job that forgets URLs that are neither queued nor leased. Its reply is their number. Without a
+/// selection, the job also removes the space of the execution once the execution knows no URL.
 pub fn forget_selected<K: Store>(execution: &[u8], selection: &Selection<'_>) -> Job<K> {
     let execution = execution.to_vec();
     let group = selection.group.map(<[u8]>::to_vec);
@@ -452,7 +453,7 @@ pub fn count_in_group<K: Store>(execution: &[u8], group: &[u8]) -> Job<K> {
     })
 }
 
-/// Gives the URLs of a group that are neither queued nor leased to another group.
+/// Assigns the URLs of a group that are neither queued nor leased to another group.
 pub(super) async fn regroup<K: Store>(lent: &Lent<K>, from: &[u8], to: &[u8]) -> Result<()> {
     let found = lent.with(|_, ks| {
         ks.packed(|packed| {

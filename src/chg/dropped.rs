@@ -1,8 +1,8 @@
 //! Crawl executions that were dropped while some of their leases were held. A worker with such a
 //! lease may not know about the drop, and could continue the crawl with the links that it finds.
-//! Therefore the frontier refuses new URIs of the execution until the last of these leases ends. It
-//! also refuses them while the job that drops the execution runs, because the job does not return
-//! to groups that it has passed.
+//! Therefore the frontier refuses new URIs of the execution until the last of these leases ends.
+//! The frontier also refuses these URIs while the job that drops the execution runs, because the
+//! job does not return to groups that it has processed.
 //!
 //! `chg_dropped` holds these executions by the deadline of their last lease.
 
@@ -22,7 +22,7 @@ pub(super) struct Drops<K: Store> {
     /// The dropped executions, each with the time until which the frontier refuses its URIs; `None`
     /// if not loaded yet.
     marks: Option<BTreeMap<Box<[u8]>, Millis>>,
-    /// Executions that are being dropped. An entry ends with its job.
+    /// Executions that are being dropped. An entry is removed when its job ends.
     jobs: Vec<Weak<[u8]>>,
 }
 
@@ -73,7 +73,8 @@ impl<K: Store> Drops<K> {
         Ok(marks.get(execution).is_some_and(|&until| until > now))
     }
 
-    /// Refuses URIs of an execution for as long as the job that drops it holds the name.
+    /// Refuses URIs of an execution for as long as the job that drops the execution holds the
+    /// returned name.
     pub(super) fn begin(&mut self, execution: &Arc<[u8]>) {
         self.jobs.push(Arc::downgrade(execution));
     }

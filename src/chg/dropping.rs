@@ -1,6 +1,6 @@
 //! `CHG.DROP`: removes the URIs of an aborted crawl from all groups, or the URIs of all crawls from
-//! one group. The first form also refuses new URIs of the execution until every lease has ended
-//! whose worker may not know about the drop. After the second form, the crawls continue.
+//! one group. The first form also refuses new URIs of the execution until all leases have ended
+//! whose workers may not know about the drop. After the second form, the crawls continue.
 
 use std::sync::Arc;
 
@@ -116,8 +116,9 @@ pub fn empty_group<K: Store>(group: &[u8], now: Millis) -> Job<K> {
 }
 
 impl<K: Store> Frontier<K> {
-    /// Removes some URIs of an execution from a group. Returns their number, and true if there are
-    /// more. With `aborts`, refuses new URIs of the execution while leases of it are held.
+    /// Removes some URIs of an execution from a group. Returns the number of removed URIs, and true
+    /// if there are more. With `aborts`, refuses new URIs of the execution while leases of it are
+    /// held.
     fn drop_some(
         &mut self,
         ks: &mut K,

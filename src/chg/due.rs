@@ -1,4 +1,5 @@
-//! The time at which the next group may be leased: how long a crawler can do something else.
+//! Computes the time at which the next group may be leased, so that a crawler knows how long it can
+//! wait.
 
 use crawlspace_host::keyspace::Batch;
 
@@ -10,7 +11,7 @@ use super::pauses::Paused;
 use super::store::Store;
 use super::time::{Millis, of_score};
 
-/// Maximum number of groups of a queue, and of an execution, that are looked at.
+/// Maximum number of groups of a queue, and of an execution, that are examined.
 const MAX_LOOKED: u64 = 64;
 
 /// Maximum number of pages of a scan for the groups of an execution.
@@ -25,7 +26,7 @@ impl Earliest {
         self.0 = self.0.into_iter().chain(at).min();
     }
 
-    /// Returns true if no time at or after this one is earlier.
+    /// Returns true if no time at or after this time can be earlier than the result so far.
     fn is_before(self, at: Millis) -> bool {
         self.0.is_some_and(|earliest| earliest <= at)
     }
@@ -33,7 +34,7 @@ impl Earliest {
 
 impl<K: Store> Frontier<K> {
     /// Returns the earliest time at which a group may be leased, `now` or later; `None` if nothing is queued, or everything
-    /// is blocked or paused. If many groups at the head of a queue are held back, returns a time before.
+    /// is blocked or paused. If many groups at the head of a queue are held back, returns an earlier time.
     pub(super) fn next_due(&mut self, ks: &mut K, now: Millis) -> Result<Option<Millis>> {
         self.note_limits(ks)?;
         let paused = self.pauses.read(ks)?;
@@ -108,7 +109,7 @@ impl<K: Store> Frontier<K> {
         Ok(())
     }
 
-    /// Looks at a group of `chg_wait`. Returns false if the ones after it need not be looked at.
+    /// Examines a group of `chg_wait`. Returns false if the groups after it need not be examined.
     fn look_at_place(
         &mut self,
         ks: &mut K,
@@ -149,7 +150,7 @@ impl<K: Store> Frontier<K> {
         if ks.list_len(&gated)? == 0 {
             return Ok(from);
         }
-        // If this group is held back, a search makes the next one the representative of the gate.
+        // If this group is held back, a search makes the next group the representative of the gate.
         Ok(Some(self.gates.closed_until(ks, gate)?.max(now)))
     }
 
@@ -179,8 +180,8 @@ impl<K: Store> Frontier<K> {
         Ok(())
     }
 
-    /// Returns the earliest time at which a URI of an execution may be leased, or a time before it. If the execution has
-    /// many groups, returns the time of the whole frontier.
+    /// Returns the earliest time at which a URI of an execution may be leased, or an earlier time. If the
+    /// execution has many groups, returns the time of the whole frontier.
     pub(super) fn next_due_of(
         &mut self,
         ks: &mut K,
@@ -220,7 +221,7 @@ impl<K: Store> Frontier<K> {
             first.add(from.map(|from| from.max(waits)));
             first.add(busy.and_then(|at| Some(after?.max(of_score(at)))));
         }
-        // A lease whose host is free may have URIs of the execution.
+        // A lease that has freed its host may have URIs of the execution.
         let later = self.first_later(ks)?;
         first.add(later.map(|deadline| deadline.max(now)));
         Ok(first.0)

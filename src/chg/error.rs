@@ -8,7 +8,7 @@ use crawlspace_host::text::Shown;
 use super::Token;
 use super::time::Millis;
 
-/// An error reply. Its text starts with the code word and is ASCII.
+/// An error reply. The text of an error starts with the code word and is ASCII.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
     /// An error of the key space.
@@ -32,9 +32,11 @@ pub enum Error {
     Leased(Vec<u8>, Millis),
     /// `PLAIN`: the command needs a packed frontier.
     Plain,
-    /// `PLAIN`: the command needs a packed frontier, and this one is moving.
+    /// `PLAIN`: the command needs a packed frontier, and the storage of this frontier is being
+    /// converted.
     Moving,
-    /// `KNOWN`: the command would contradict the URLs that the frontier knows; the text says how.
+    /// `KNOWN`: the command would contradict the URLs that the frontier knows; the text gives the
+    /// reason.
     Known(String),
     /// `BUSY`: a callback ran this command in the middle of another command of this module.
     Busy,

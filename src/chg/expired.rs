@@ -45,7 +45,7 @@ impl<K: Store> Frontier<K> {
         let ended = loaded.group.expired - (times - over.len() as u64);
         self.figures.expired += ended;
         if ended > over.len() as u64 {
-            // This is the lease of a plain client, which has no token.
+            // A lease without a token belongs to a plain client.
             let report = Report::of_group(&loaded.id, loaded.group.expired);
             self.figures.reports_dropped += self.reports.keep(ks, &report)?;
         }

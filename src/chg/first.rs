@@ -36,8 +36,8 @@ impl First {
         Ok(first)
     }
 
-    /// Returns the first member if it is due. Reads nothing if, according to the bound, it cannot
-    /// be due.
+    /// Returns the first member if it is due. Reads nothing if the bound shows that the first
+    /// member is not due.
     pub(super) fn due<K: Store>(
         &mut self,
         ks: &mut K,

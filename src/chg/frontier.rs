@@ -30,8 +30,8 @@ pub struct Frontier<K: Store> {
     pub keys: Rc<Keys<K>>,
     /// Maximum number of leases of a kept URI that may expire before the frontier gives it up.
     pub attempts: u64,
-    /// Milliseconds that are added to each pause. Times are rounded down to milliseconds, so the
-    /// actual release may be this much later than the recorded time.
+    /// Milliseconds that are added to each pause. Times are rounded down to milliseconds, so a
+    /// release may happen up to this much later than the recorded time.
     pub rounding: Millis,
     /// Statistics since the frontier was opened.
     pub figures: Figures,
@@ -44,7 +44,7 @@ pub struct Frontier<K: Store> {
     pub(super) pauses: Pauses<K>,
     pub(super) drops: Drops<K>,
     pub(super) tokens: Tokens<K>,
-    /// Time when the first idle group is deleted.
+    /// Time at which the first idle group must be deleted.
     pub(super) first_idle: First,
     /// Check of the types of the keys that exist once per frontier.
     pub types: Types<K>,

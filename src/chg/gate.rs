@@ -20,8 +20,7 @@ use super::keys::{GATE, GATED};
 use super::store::{Store, field_number};
 use super::time::Millis;
 
-/// Fraction of a score that sorts a group after all other groups that are due in the same
-/// millisecond.
+/// Fraction of a score that sorts a group after all other groups with the same due millisecond.
 const LAST: f64 = 0.999;
 /// Maximum number of groups behind a gate that are examined for a representative. If none of them
 /// qualifies, the next group becomes the representative anyway, and the search continues when that
@@ -69,8 +68,8 @@ impl<K: Store> Frontier<K> {
         }
         self.promote(ks, gate, loaded, until)?;
         if is_own {
-            // The group waited for the previous opening time. The other groups are leased first
-            // now.
+            // The group was queued with the previous opening time. From now on, the other groups
+            // are leased before this group.
             loaded.group.due = self.groups.due_of(ks, loaded)?.max(until);
             self.queues
                 .wait(ks, &loaded.id, loaded.group.due as f64 + LAST)?;
@@ -157,7 +156,7 @@ impl<K: Store> Frontier<K> {
     }
 
     /// Makes the next group behind a gate its representative. The next group may be `own`, the
-    /// group that the caller is changing. Its stored state is outdated.
+    /// group that the caller is changing. The stored state of `own` is outdated.
     fn promote(
         &mut self,
         ks: &mut K,
@@ -199,7 +198,7 @@ impl<K: Store> Frontier<K> {
     }
 
     /// Makes the next group the representative of a gate if the given group is its representative.
-    /// Returns true if it was.
+    /// Returns true if the group was the representative.
     pub(super) fn replace_representative(
         &mut self,
         ks: &mut K,
@@ -285,7 +284,7 @@ mod tests {
         assert!(leases.is_empty());
         let gated = frontier.keys.key(ks, GATED, b"g");
         assert_eq!(ks.list_get(&gated, 0), Ok(Some(b"x".to_vec())));
-        // Now z cannot represent the gate, so the release of x makes x the representative.
+        // z cannot represent the gate any more, so the release of x makes x the representative.
         frontier.block(ks, b"z", 1_000_000, 30).unwrap();
         let done = Fate::Done {
             execution: b"e",

@@ -84,7 +84,8 @@ impl Default for Options {
 pub struct Group {
     /// True if the frontier knows the group.
     pub known: bool,
-    /// True if the module has written the state of the group; false if only plain clients have.
+    /// True if the module has written the state of the group; false if only plain clients have
+    /// written to the group.
     pub ours: bool,
     /// `n`: due time.
     pub due: Millis,
@@ -100,12 +101,12 @@ pub struct Group {
     pub keeps: bool,
     /// Number of leases that have expired in a row.
     pub expired: u64,
-    /// Leases that are held. Some may have expired without a command noticing it.
+    /// Leases that are held. Leases that have expired remain here until a command ends them.
     pub holds: SmallVec<[Hold; 1]>,
     /// The last release.
     pub last: Option<Released>,
-    /// Number of leased URIs in addition to one for each lease. Not a part of the hash: only packed frontiers lease
-    /// several URIs together.
+    /// Number of leased URIs in addition to one for each lease. The hash does not contain this number,
+    /// because only packed frontiers lease several URIs together.
     pub away: u64,
     /// Options that were set for the group.
     pub options: Options,
@@ -114,7 +115,7 @@ pub struct Group {
 /// Number of fields of a group, in the order of [`Group::read`].
 pub const FIELDS: usize = 5;
 
-/// Names of these fields.
+/// Names of the fields of a group.
 pub(super) const FIELD_NAMES: [&[u8]; FIELDS] = [b"n", b"c", b"s", b"l", b"o"];
 
 /// Limits that a command sets; `None` leaves a limit unchanged.
@@ -257,9 +258,10 @@ impl Group {
         self.gate.max(self.options.blocked)
     }
 
-    /// Returns the time from which the group may be leased for an execution, apart from its shared gate: the execution
-    /// has a URI that is `queued` until then, or a lease ends whose URI may return (`is_held`) or whose place the next
-    /// lease takes. Returns `None` if the group must change first.
+    /// Returns the time from which the group may be leased for an execution, ignoring its shared gate. A
+    /// lease needs a due URI: a URI that is due at `queued`, or with `is_held` the URI of a lease that ends.
+    /// It also needs a free place, which may become free only when a lease ends. Returns `None` if no lease
+    /// is possible until the group changes.
     pub(super) fn leasable_from(&self, queued: Option<Millis>, is_held: bool) -> Option<Millis> {
         if self.options.paused {
             return None;

@@ -36,7 +36,7 @@ pub(super) struct Groups<K: Store> {
 pub(super) struct Loaded<K: Store> {
     pub id: Id,
     pub key: K::Name,
-    /// The key of its URIs, once an operation needed it.
+    /// The key of the URIs of the group, once an operation has needed it.
     uris: OnceCell<K::Name>,
     pub group: Group,
     raw: [Option<K::Value>; FIELDS],
@@ -59,7 +59,7 @@ impl<K: Store> Groups<K> {
         }
     }
 
-    /// Drops the unsaved group.
+    /// Discards the group with the deferred write.
     pub(super) fn invalidate(&mut self) {
         self.unsaved.take();
         self.leased.get_mut().clear();
@@ -100,7 +100,7 @@ impl<K: Store> Groups<K> {
         Ok(loaded)
     }
 
-    /// Keeps a group whose write is deferred.
+    /// Stores a group here until its deferred write.
     pub(super) fn keep_unsaved(&mut self, loaded: Box<Loaded<K>>) {
         self.unsaved.replace(Some(loaded));
     }
@@ -120,8 +120,8 @@ impl<K: Store> Groups<K> {
         Ok(loaded)
     }
 
-    /// Reads a group. Returns `None` if its key holds another type, because such a key has no URIs
-    /// to fetch.
+    /// Reads a group. Returns `None` if the key of the group holds another type, because such a key
+    /// has no URIs to fetch.
     pub(super) fn load_sound(&self, ks: &mut K, id: &[u8]) -> Result<Option<Box<Loaded<K>>>> {
         match self.load(ks, id) {
             Ok(loaded) => Ok(Some(loaded)),
@@ -286,9 +286,9 @@ impl<K: Store> Groups<K> {
         Ok(())
     }
 
-    /// Restores the leases that were lost with the hash of a group. Their deadline is the one in
-    /// `chg_busy`; if the group is not in `chg_busy`, puts their URIs back into the queue. Returns
-    /// true if the group is in `chg_busy`.
+    /// Restores the leases that were lost with the hash of a group. The leases get the deadline in
+    /// `chg_busy`; if the group is not in `chg_busy`, their URIs return to the queue. Returns true
+    /// if the group is in `chg_busy`.
     pub(super) fn restore_leases(
         &self,
         ks: &mut K,

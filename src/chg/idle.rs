@@ -1,6 +1,6 @@
-//! Idle groups: groups without queued URIs and leases, which are in none of the documented queues.
-//! The frontier keeps their hashes until the politeness pause has ended, so that a URI that arrives
-//! shortly after the last fetch has to wait.
+//! Idle groups: groups that have neither queued URIs nor leases, and are in none of the documented
+//! queues. The frontier keeps their hashes until the politeness pause has ended, so that a URI that
+//! arrives shortly after the last fetch has to wait.
 
 use super::error::Result;
 use super::frontier::Frontier;
@@ -8,7 +8,7 @@ use super::groups::Loaded;
 use super::store::Store;
 use super::time::Millis;
 
-/// Maximum number of idle groups that one command deletes besides its own work.
+/// Maximum number of idle groups that one command deletes in addition to its own work.
 const MAX_EVICTED: usize = 4;
 
 impl<K: Store> Frontier<K> {

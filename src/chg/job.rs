@@ -23,7 +23,7 @@ enum Over<N> {
     SortedSet(N),
 }
 
-/// A scan in batches. It returns each entry that exists during the whole scan at least once.
+/// A scan in batches. The scan returns each entry that exists during the whole scan at least once.
 pub(super) struct Scan<'a, K: Store> {
     lent: &'a Lent<K>,
     over: Over<K::Name>,

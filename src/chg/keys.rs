@@ -26,8 +26,8 @@ pub struct Once {
     pub name: &'static str,
     /// Required type.
     pub kind: KeyType,
-    /// True if plain clients also use the key. Users need permission for such a key to run a
-    /// command.
+    /// True if plain clients also use the key. To run a command, a user needs permission for each
+    /// such key.
     pub documented: bool,
     heard: Option<Heard>,
     bookkeeping: bool,
@@ -95,7 +95,8 @@ once_keys! { Once:
     /// `chg_dropped`: executions that were dropped while leases were held, by the end of their last
     /// lease.
     dropped = Once::of("chg_dropped", KeyType::SortedSet).heard(Heard::Queue);
-    /// `chg_later`: leases whose group was freed, by the deadline of their URIs. Only packed frontiers have any.
+    /// `chg_later`: leases whose group was freed, by the deadline of their URIs. Only packed frontiers have
+    /// such leases.
     later = Once::of("chg_later", KeyType::SortedSet);
     /// `chg_packed`: the whole frontier, if it is packed.
     packed = Once::of("chg_packed", KeyType::Native("packed frontier")).heard(Heard::Storage);
@@ -177,8 +178,7 @@ const ENDINGS: Endings = {
 };
 
 /// Returns true if a key may belong to a cached frontier, whose prefix has one of these lengths.
-/// Quickly rejects the keys of other applications, because most keys on a shared server belong to
-/// them.
+/// Quickly rejects the keys of other applications, to which most keys of a shared server belong.
 pub fn may_be_ours(key: &[u8], lengths: &Lengths) -> bool {
     let may_be_once = ENDINGS.may_end(key) && heard_once(key).next().is_some();
     may_be_once || lengths.any(key, GROUP_NAME)

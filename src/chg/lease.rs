@@ -133,8 +133,8 @@ impl<K: Store> Frontier<K> {
         Ok(ReleaseReply::Released(due))
     }
 
-    /// Returns the leased URI whose payload a release replaces: its execution, its name, its URL if a key is its name,
-    /// and the payload.
+    /// Returns the leased URI whose payload a release replaces: execution, name, URL if the name is a key,
+    /// and payload.
     ///
     /// # Errors
     /// `KNOWN` if the frontier cannot store a payload for it.
@@ -156,7 +156,7 @@ impl<K: Store> Frontier<K> {
             Some((leased.execution.to_vec(), name, leased.dropped))
         })?;
         let of = match leased.flatten() {
-            // The URL has left the lease.
+            // The URL is not in the lease any more.
             Some((_, _, true)) => return Ok(None),
             Some((execution, name, _)) if self.has_space(ks, &execution)? => (execution, name),
             _ => {
@@ -224,7 +224,7 @@ impl<K: Store> Frontier<K> {
     /// Extends a lease; returns the new deadline.
     ///
     /// # Errors
-    /// `NOCHG` and `STALE`, as for a release. After an error, nothing has changed.
+    /// `NOCHG` and `STALE`, as in a release. After an error, nothing has changed.
     pub fn extend(
         &mut self,
         ks: &mut K,
@@ -261,7 +261,7 @@ impl<K: Store> Frontier<K> {
 /// Execution, name and new extra of a URI; see [`Frontier::new_payload`].
 type NewPayload<'a> = (Vec<u8>, Vec<u8>, (Option<Vec<u8>>, &'a [u8]));
 
-/// Returns a lease that is held, as it was granted.
+/// Returns a lease that is held, in the form in which it was granted.
 fn lease_of<K: Store>(
     (keys, groups): (&Keys<K>, &Groups<K>),
     ks: &mut K,
@@ -312,7 +312,8 @@ fn released_before<K: Store>(
             let next = next.map_or_else(Vec::new, |next| next.as_ref().to_vec());
             Some((last, next))
         }
-        // The group was deleted. It may have been created again, but was not leased since then.
+        // The group was deleted. The group may have been created again, but has not been leased
+        // since.
         None if loaded.group.holds.is_empty() && loaded.group.last.is_none() => {
             past.find(ks, &loaded.id, token)?
         }

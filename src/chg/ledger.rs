@@ -19,7 +19,7 @@ use super::keys::{COUNTED, GROUP, Keys};
 use super::store::{Store, field_number};
 
 /// Maximum number of executions of one group for which a command restores the counts. `CHG.REPAIR`
-/// restores the others.
+/// restores the counts of the other executions.
 const COUNTED_AGAIN: usize = 256;
 
 /// Maximum number of groups in which URIs of an execution are counted.
@@ -77,8 +77,8 @@ impl<K: Store> Ledger<K> {
         self.some_counted_in(ks, key, usize::MAX)
     }
 
-    /// Returns executions whose URIs a group counts without storing them: all of them, or only some
-    /// if there are more than about `most`.
+    /// Returns the executions whose URIs a group counts without storing them; only some of these
+    /// executions if there are more than about `most`.
     pub(super) fn some_counted_in(
         &self,
         ks: &mut K,
@@ -110,7 +110,7 @@ impl<K: Store> Ledger<K> {
         Ok(())
     }
 
-    /// Records that a group has no more URIs of an execution.
+    /// Records that a group has no URIs of an execution any more.
     pub(super) fn delist(&self, ks: &mut K, execution: &[u8], id: &[u8]) -> Result<()> {
         let key = self.keys.groups_of(ks, execution);
         ks.hash_del(&key, id)?;
@@ -133,7 +133,7 @@ impl<K: Store> Ledger<K> {
     }
 
     /// Removes a group that stores no URIs of an execution from the execution's list, unless the
-    /// group counts some.
+    /// group counts URIs of the execution.
     pub(super) fn delist_unless_counted(
         &self,
         ks: &mut K,
@@ -177,7 +177,7 @@ impl<K: Store> Ledger<K> {
 
     /// Adds the stored URIs that a group counts again to `EIDC` and `QCT`, because the plain client
     /// that emptied the group may have subtracted them. If the execution has URIs in only a few
-    /// groups, raises `EIDC` at most to the sum over these groups.
+    /// groups, raises `EIDC` to at most the sum over these groups.
     pub(super) fn count_missing(
         &mut self,
         ks: &mut K,

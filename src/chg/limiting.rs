@@ -13,8 +13,9 @@ use super::known::{Counts, Recounting, Tallies, Turned};
 use super::store::Store;
 use super::time::Millis;
 
-/// Creates a job that sets limits of a group: with a number of done URLs of an execution, counts them first, unless
-/// another limit needs the count already. A limit of 0 URLs removes the limit.
+/// Creates a job that sets limits of a group. A limit of done URLs needs a count, so the job first counts the
+/// URLs of the execution, unless the count exists already for another limit. A limit of 0 URLs removes the
+/// limit.
 pub fn limit_done<K: Store>(
     chg: &[u8],
     (execution, most): (&[u8], u64),
@@ -42,8 +43,8 @@ pub fn limit_done<K: Store>(
     })
 }
 
-/// Counts the URLs of an execution that belong to a group. The counts are those at the moment when this function
-/// returns.
+/// Counts the URLs of an execution that belong to a group. The counts are exact at the moment when this
+/// function returns.
 async fn count_exactly<K: Store>(lent: &Lent<K>, execution: &[u8], chg: &[u8]) -> Result<Counts> {
     loop {
         let found = lent.with(|frontier, ks| {
@@ -67,7 +68,7 @@ async fn count_exactly<K: Store>(lent: &Lent<K>, execution: &[u8], chg: &[u8]) -
         let tallies = lent.with(|frontier, ks| {
             frontier.with_known(ks, |packed| {
                 let tallies = packed.end_recount(&recounting)?;
-                // The execution may have got another space meanwhile.
+                // The execution may belong to another space by now.
                 let member = packed.spaces().member(execution);
                 let is_there = member.is_some_and(|member| member.space == space);
                 is_there.then_some(tallies)
@@ -79,8 +80,8 @@ async fn count_exactly<K: Store>(lent: &Lent<K>, execution: &[u8], chg: &[u8]) -
     }
 }
 
-/// Counts the URLs of a space by these executions and hashes of groups, in slices. Changes between the slices are
-/// included, and later ones until the recount ends.
+/// Counts the URLs of a space by these executions and hashes of groups, in slices. The counts include changes
+/// between the slices, and later changes until the recount ends.
 pub(super) async fn recount<K: Store>(
     lent: &Lent<K>,
     space: &[u8],
@@ -101,7 +102,8 @@ pub(super) async fn recount<K: Store>(
     Ok(recounting)
 }
 
-/// Gives the limits of a group to another group, except for executions that have a limit there.
+/// Copies the limits of a group to another group, except for executions that already have a limit
+/// in the other group.
 pub(super) async fn copy_limits<K: Store>(lent: &Lent<K>, from: &[u8], to: &[u8]) -> Result<()> {
     for (execution, most) in limits_of(lent, from)? {
         let counts = count_exactly(lent, &execution, to).await?;
@@ -141,7 +143,7 @@ pub(super) fn limits_of<K: Store>(lent: &Lent<K>, id: &[u8]) -> Result<Vec<(Vec<
 }
 
 impl<K: Store> Frontier<K> {
-    /// Makes searches look again at groups whose limit was reached, or no longer is.
+    /// Makes searches examine groups again whose limit was reached or no longer is.
     pub(super) fn note_limits(&mut self, ks: &mut K) -> Result<()> {
         let turned = ks.packed(|packed| packed.take_turned())?;
         match turned.unwrap_or_default() {

@@ -1,5 +1,5 @@
-//! The politeness frontier. Its unit is the crawl host group: one client at a time fetches from a
-//! group, with pauses between fetches.
+//! The politeness frontier. The unit of politeness is the crawl host group: one client at a time
+//! fetches from a group, with pauses between fetches.
 //!
 //! A group passes through a cycle: it waits until it is due ([`add`]), is leased ([`next`]), and is
 //! released ([`lease`]) to wait again. These modules operate on a [`frontier`].

@@ -47,7 +47,7 @@ struct Moving {
     to: Vec<u8>,
     now: Millis,
     moved: u64,
-    /// True if the source group is empty.
+    /// True once the source group is empty.
     done: bool,
 }
 
@@ -89,7 +89,8 @@ impl Moving {
     }
 
     /// Calls `act` with both groups, and saves them in a consistent state. Returns the result of
-    /// `act`, or false when the source group is empty. In the same step, makes that group idle.
+    /// `act`, or false when the source group is empty. Makes the source group idle in the same
+    /// step.
     fn with_both<K: Store>(
         &mut self,
         lent: &Lent<K>,
@@ -130,8 +131,8 @@ impl Moving {
 }
 
 impl<K: Store> Pair<'_, K> {
-    /// Combines the pauses and blocks. From now on, both groups are one host, so the later of each
-    /// two times applies.
+    /// Combines the pauses and blocks. Both groups now count as one host, so the later of each two
+    /// times applies.
     fn join_pauses(&mut self) {
         let (from, to) = (&self.from.group, &mut self.to.group);
         to.gate = to.gate.max(from.gate);
@@ -141,7 +142,7 @@ impl<K: Store> Pair<'_, K> {
 
     /// Writes both groups, and records whether the source group is empty.
     fn save(&mut self, was_runnable: bool) -> Result<()> {
-        // URIs of leases that have freed the group stay in it until they end.
+        // URIs of leases that have freed the group stay in the group until these URIs end.
         let from = &self.from.group;
         let has_none = from.uris == from.away && from.holds.is_empty();
         self.moving.done |= has_none && !self.counts()? && !self.keeps()?;
@@ -154,8 +155,8 @@ impl<K: Store> Pair<'_, K> {
         if self.to.group.uris > 0 {
             frontier.save(ks, &self.to)?;
         } else if self.moving.done && self.to.group.gate > now {
-            // The other group has nothing queued, but URIs that arrive later must wait for the end
-            // of the pause.
+            // No URI is queued for the other group, but URIs that arrive later must wait for the
+            // end of the pause.
             frontier.retire_if_idle(ks, &mut self.to, now)?;
         }
         let mut left = Step::to(Placement::Stay);
@@ -182,7 +183,7 @@ impl<K: Store> Pair<'_, K> {
         Ok(self.ks.hash_len(&self.from.key)? > self.from.own_fields() + u64::from(next))
     }
 
-    /// Moves stored URIs until the time is up. Returns false if there were none.
+    /// Moves stored URIs until the time is up. Returns false if there were no stored URIs.
     fn move_kept(&mut self) -> Result<bool> {
         let (frontier, ks) = (&mut *self.frontier, &mut *self.ks);
         let (from, to) = (&mut self.from, &mut self.to);
@@ -223,7 +224,7 @@ impl<K: Store> Pair<'_, K> {
     }
 
     /// Moves the counts of some executions, for URIs that crawlers store themselves, until the time
-    /// is up. Returns false if these executions had none.
+    /// is up. Returns false if these executions had no counts.
     fn move_counted<'e>(&mut self, executions: impl Iterator<Item = &'e [u8]>) -> Result<bool> {
         let (frontier, ks) = (&mut *self.frontier, &mut *self.ks);
         let (mut counted, mut met) = (0, false);

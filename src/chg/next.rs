@@ -1,9 +1,9 @@
 //! The search for the next group to lease.
 //!
 //! A search takes candidates from three queues: `chg_ready`, the head of `chg_wait` if it is due,
-//! and the head of `chg_busy` if its lease has expired. It leases the group that has been due
-//! longest. It does not move groups in bulk, so a search takes the same time whether one group or a
-//! million groups are due.
+//! and the head of `chg_busy` if its lease has expired. The search leases the group that has been
+//! due longest. A search does not move groups in bulk, so it takes the same time whether one group
+//! or a million groups are due.
 
 use crawlspace_host::keyspace::Batch;
 
@@ -25,7 +25,7 @@ use super::verdict::{Judge, Verdict};
 /// Number of groups that are read from a queue at a time.
 const PAGE: u64 = 16;
 
-/// Permission to fetch one URI from a group.
+/// Permission to fetch from a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// The group.
@@ -44,14 +44,14 @@ pub struct Lease {
     pub items: Vec<LeasedUri>,
 }
 
-/// A leased URI with all that belongs to it.
+/// A leased URI with its key, payload and counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeasedUri {
     /// The URI.
     pub uri: Vec<u8>,
-    /// The key that identifies it.
+    /// The key that identifies the URI, if there is one.
     pub key: Option<Vec<u8>>,
-    /// Bytes of the crawler.
+    /// Payload: bytes from the crawler.
     pub payload: Option<Vec<u8>>,
     /// Number of links between a seed and the URI.
     pub depth: u32,
@@ -123,9 +123,10 @@ pub struct Ask<'a> {
     pub uris: usize,
     /// Frees the group at once, with this pause or its stored delay: the URIs stay with the lease until its deadline.
     pub gate: Option<Millis>,
-    /// The execution of the URIs; `None` if any will do.
+    /// The execution of the URIs; `None` for any execution.
     pub execution: Option<&'a [u8]>,
-    /// The release with which the client combined this request. Its stored reply is updated.
+    /// The release with which the client combined this request. The search updates the stored reply
+    /// of this release.
     pub after: Option<(&'a [u8], Token)>,
 }
 
@@ -277,8 +278,8 @@ impl<K: Store> Frontier<K> {
             };
             // A group in this queue is ready even if its due time is later.
             let ready_from = loaded.group.due.min(now) as f64;
-            // Return a paused group as a candidate, so that the search skips it. Otherwise it would
-            // hide the groups behind it, which may have been due longer.
+            // Return a paused group as a candidate, so that the search skips it. Otherwise the
+            // paused group would hide the groups behind it, which may have been due longer.
             if (ready_from <= waits_from && ready_from <= busy_from)
                 || self.judge().is_paused(ks, &loaded, &paused, now)?
             {
@@ -321,8 +322,8 @@ impl<K: Store> Frontier<K> {
     }
 
     /// Skips the next groups that a search would have to skip if these executions were paused, and
-    /// returns their number. Returns 0 if a search would lease the next group, or if there is none.
-    /// Writes nothing; if a group needs a write, a later search does it.
+    /// returns their number. Returns 0 if a search would lease the next group, or if there is no
+    /// next group. Writes nothing; if a group needs a write, a later search does it.
     pub(super) fn look_ahead(&mut self, ks: &mut K, paused: &Paused, now: Millis) -> Result<u64> {
         let Some(mut ahead) = self.queues.skipped.take_ahead() else {
             return Ok(0);

@@ -1,7 +1,7 @@
 //! The search for the next group with a URI of a given execution.
 //!
-//! A packed frontier keeps an agenda of the groups of such an execution (`packed/asked.rs`), so a search does not look
-//! at groups that only have URIs of other executions.
+//! A packed frontier keeps an agenda of the groups of such an execution (`packed/asked.rs`), so a search does
+//! not examine groups that only have URIs of other executions.
 
 use super::error::Result;
 use super::frontier::Frontier;

@@ -27,7 +27,7 @@ pub enum Fate<'a> {
     },
     /// The URI must be fetched again at this time, with this payload if it changes.
     Retry(Millis, Option<&'a [u8]>),
-    /// The URIs stay with the token for this long, and the host is free.
+    /// The host is free, and the URIs stay with the token for this long.
     Later(Millis),
 }
 
@@ -46,7 +46,8 @@ pub(super) enum CountChange {
     Stay,
     /// The leased URIs return to the queue. Contains their number.
     Return(Token, u64, Option<Millis>),
-    /// The leased URIs are done. Contains their execution, and for each of them whether it is still counted.
+    /// The leased URIs are done. Contains the execution of the URIs, and for each URI whether it is still
+    /// counted.
     Done(Token, Id, SmallVec<[bool; 4]>),
 }
 
@@ -145,8 +146,8 @@ impl<K: Store> Outcomes<'_, K> {
         })
     }
 
-    /// Applies the effect of a release to the counts of executions and to stored URIs. Returns the
-    /// number of URIs of the group that are done, and the remaining stored URIs.
+    /// Applies the effect of a release to the counts of executions and to stored URIs. Returns how
+    /// many URIs of the group are done, and the remaining stored URIs.
     pub(super) fn settle(
         &mut self,
         ks: &mut K,
@@ -292,7 +293,7 @@ impl<K: Store> Outcomes<'_, K> {
             }
         }
         if let (Some(url), Some((_, uri))) = (url, &mut report.uri) {
-            // A key is the name of the URI.
+            // The URI is identified by a key.
             *uri = url;
         }
         Ok(report)

@@ -1,4 +1,4 @@
-//! `CHG.PACK` and `CHG.UNPACK`: move a frontier from one storage to the other.
+//! `CHG.PACK` and `CHG.UNPACK`: convert a frontier from one storage to the other.
 //!
 //! Other commands run between the slices, and look up each element in the storage that contains it
 //! ([`super::packed::both`]). After a crash, the same command continues the move, and the other
@@ -15,7 +15,7 @@ use super::packed::moving::{Begun, Movable};
 use super::time::Millis;
 use crate::storage::Storage;
 
-/// Creates a job that moves a frontier to a storage. Its reply is the number of moved groups.
+/// Creates a job that converts a frontier to a storage. The reply is the number of moved groups.
 pub fn move_to<K: Movable>(to: Storage, now: Millis) -> Job<K> {
     Job::new(async move |lent: Lent<K>| {
         loop {
@@ -103,8 +103,8 @@ fn left<K: Movable>(frontier: &Frontier<K>, ks: &mut K, to: Storage) -> Result<u
 }
 
 impl<K: Movable> Frontier<K> {
-    /// Reads the names of all keys again after the storage has changed. Keeps the state that the
-    /// keys do not contain.
+    /// Reads the names of all keys again after the storage has changed. Preserves the state that
+    /// the keys do not contain.
     pub fn reopen(&mut self, ks: &mut K) {
         let prefix = self.keys.prefix.clone();
         let mut old = std::mem::replace(self, Frontier::open(ks, &prefix));

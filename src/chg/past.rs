@@ -1,5 +1,5 @@
-//! The last releases of deleted groups. They are stored because a client that did not receive the
-//! reply may send the release again.
+//! The last releases of deleted groups. These releases are stored because a client that did not
+//! receive the reply may send the release again.
 
 use std::rc::Rc;
 

@@ -61,9 +61,9 @@ pub struct Backoff {
     pub since: Millis,
 }
 
-/// Returns true for a status that calls for fewer requests: too many requests, a gateway or service
-/// that is down, an exceeded bandwidth limit, an error of a CDN whose origin server is down, or no
-/// response at all. Other errors concern a single page.
+/// Returns true for a status after which the group must back off: too many requests, a gateway or
+/// service that is down, an exceeded bandwidth limit, an error of a CDN whose origin server is
+/// down, or no response at all. Other errors concern a single page.
 fn is_trouble(status: i64) -> bool {
     status < 0 || TROUBLE.iter().any(|range| range.contains(&status))
 }
@@ -99,8 +99,7 @@ pub enum When {
     At(Millis),
     /// This many milliseconds from now.
     Delay(Millis),
-    /// After a pause that is computed from the fetch, and that is at least the stored delay of the
-    /// group.
+    /// After a pause that is computed from the fetch and is at least the stored delay of the group.
     Facts(Facts),
     /// After the stored delay of the group.
     Stored,

@@ -12,7 +12,7 @@ use super::store::Store;
 use super::time::{Arrivals, Millis, of_score};
 
 /// Maximum number of entries at each end of `chg_ready` in which an emptied group is searched for.
-/// If the group is in between, a search skips it when it reaches the head.
+/// A group between the two ends is skipped by a search when it reaches the head.
 const MAX_SEARCHED: u64 = 100;
 
 /// The queues of a frontier.
@@ -35,7 +35,7 @@ impl<K: Store> Queues<K> {
         }
     }
 
-    /// Takes the order of arrival over from another instance for the same frontier.
+    /// Copies the order of arrival from another instance for the same frontier.
     pub(super) fn take_over(&mut self, other: &mut Queues<K>) {
         self.arrivals = std::mem::take(&mut other.arrivals);
     }

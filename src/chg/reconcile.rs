@@ -1,5 +1,5 @@
-//! Decides which counts are plausible. Plain clients may write any number that a field can hold,
-//! and the sum of such numbers may not fit into a key.
+//! Determines which counts of a frontier are plausible. Plain clients may write any number that a
+//! field can hold, and the sum of such numbers may not fit into a key.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,8 +9,8 @@ const UNKNOWN: &[u8] = b"unknown";
 
 /// Maximum number of URIs that a group may count without storing them.
 const IN_A_GROUP: u64 = 1 << 40;
-/// Maximum number for all groups together. With it, the total, including all stored URIs, fits into
-/// its key.
+/// Maximum number for all groups together. Below this limit, the total, including all stored URIs,
+/// fits into its key.
 const IN_ALL: u64 = 1 << 62;
 
 /// Returns the number of URIs that a group may additionally count without storing them, if other
@@ -45,7 +45,7 @@ impl Counted {
         Some((execution, n))
     }
 
-    /// Returns the number of URIs. Call it after all implausible counts were removed.
+    /// Returns the number of URIs. Must be called after all implausible counts were removed.
     pub(super) fn sum(&self) -> u64 {
         u64::try_from(self.sum).unwrap_or(u64::MAX)
     }
@@ -87,14 +87,15 @@ impl Has {
 /// Executions by name.
 pub(super) type Table = BTreeMap<Box<[u8]>, Has>;
 
-/// Sort key for the executions from which a surplus is subtracted first: if their value is possible
-/// at all, if groups name them, their excess over the named URIs (largest first), and their name.
+/// Sort key that determines from which executions a surplus is subtracted first. Criteria in order:
+/// impossible values, executions that no group names, the excess over the named URIs (largest
+/// first), and the name.
 type Surplus = (bool, bool, Reverse<u64>, Box<[u8]>);
 
 /// Determines the correct values of `EIDC` when groups have `sum` URIs, some of them attributed to
 /// executions. If the sum of `EIDC` is higher, subtracts the surplus in this order: from executions
-/// with more URIs than all groups together, from executions that no group names, and from the
-/// others, largest excess first. Pauses between executions.
+/// with more URIs than all groups together, from executions that no group names, and from all other
+/// executions, largest excess first. Pauses between executions.
 pub(super) async fn share_out(table: &mut Table, sum: u64, mut pause: impl AsyncFnMut()) {
     let sum = u128::from(sum);
     let mut in_all = 0;
@@ -142,8 +143,8 @@ mod tests {
         counts.map(|(id, n)| (id.as_bytes().into(), *n)).collect()
     }
 
-    /// Returns the correct count, true if the current one is plausible, the implausible counts, and
-    /// the remaining ones.
+    /// Returns the correct count, true if the current count is plausible, the implausible counts,
+    /// and the plausible counts.
     fn believed(
         uris: u64,
         kept: u64,

@@ -13,22 +13,22 @@ use super::uris::{Changed, End, Op};
 /// A URL to end or to schedule.
 #[derive(Clone, Copy, Debug)]
 pub struct Settled<'a> {
-    /// The group of the URL if it is not known.
+    /// The group for the URL if the execution does not know the URL.
     pub chg: &'a [u8],
     /// The URL.
     pub uri: &'a [u8],
-    /// Its due time; `None` if it is done.
+    /// Due time of the URL; `None` if the URL is done.
     pub at: Option<Millis>,
     /// New payload of a URL with a due time; an empty one removes the payload. `None` keeps it.
     pub payload: Option<&'a [u8]>,
 }
 
-/// True for each URL that changed; `None` for one that was refused, because the budget of the group is used up or the
-/// execution was dropped.
+/// Results for the URLs in order: true if the URL changed; `None` if it was refused because the budget of
+/// the group is used up or the execution was dropped.
 pub type Changes = Vec<Option<bool>>;
 
 impl<K: Store> Frontier<K> {
-    /// Ends or schedules URLs. The status is that of URLs that are done.
+    /// Ends or schedules URLs. `status` is recorded for URLs that are done.
     ///
     /// # Errors
     /// `PLAIN` if the frontier is not packed; `KNOWN` if the execution has URIs that were queued before.

@@ -1,5 +1,5 @@
-//! Paused groups at the heads of the queues. They keep their positions. Searches continue after
-//! these groups and read each of them only once.
+//! Paused groups at the heads of the queues. A skipped group keeps its position. Searches continue
+//! after these groups and read each of them only once.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashSet};
@@ -44,7 +44,7 @@ impl PartialEq for Place {
 
 impl Eq for Place {}
 
-/// The position of a group, as far as searches need it.
+/// The position of a group, with the data that searches need.
 pub(super) enum Position {
     /// Score in `chg_wait`.
     Wait(f64),
@@ -57,7 +57,7 @@ pub(super) enum Position {
 pub(super) struct Walk {
     /// Hashes of the ids at the head of `chg_ready`, one per skipped entry.
     ready: Vec<u64>,
-    /// The set of all hashes that `ready` has ever contained.
+    /// All hashes that `ready` contains or has contained.
     hashes: HashSet<u64>,
     /// Positions in `ready` whose groups have changed.
     ready_again: BTreeSet<u64>,

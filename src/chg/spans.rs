@@ -17,7 +17,7 @@ const LATEST_NOW: Millis = 8_000_000_000_000;
 pub struct Now {
     /// Milliseconds since the epoch.
     pub ms: Millis,
-    /// True if the client specified the time; false if the clock did.
+    /// True if the client specified the time; false if the time is from the clock.
     pub simulated: bool,
 }
 

@@ -72,7 +72,7 @@ impl<K: Store> Frontier<K> {
         }
     }
 
-    /// Returns the time for the alarm: the earliest time when a lease may be granted or a group
+    /// Returns the time for the alarm: the earliest time at which a lease may be granted or a group
     /// must be deleted.
     ///
     /// # Errors

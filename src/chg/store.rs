@@ -9,7 +9,7 @@ use super::packed::{Packed, Stored};
 use super::uris::{Changed, Kept, Op, Uris};
 use crate::storage::Storage;
 
-/// The type of such a key, as error messages name it.
+/// The type of a key with URIs, as error messages name it.
 pub const KEPT_URIS: KeyType = KeyType::Native("queue of URIs");
 
 /// A key space that stores the URIs of groups.
@@ -47,7 +47,7 @@ pub trait Store: Keyspace + 'static {
         act(self)
     }
 
-    /// Takes out the URIs of a plain key, which is deleted; `None` if the key does not exist.
+    /// Returns the URIs of a plain key, and deletes the key; `None` if the key does not exist.
     ///
     /// # Errors
     /// `WRONGTYPE` if the key holds another type.
@@ -55,7 +55,7 @@ pub trait Store: Keyspace + 'static {
         unreachable!("only plain keys are values of their own")
     }
 
-    /// Stores URIs in a plain key, which does not exist.
+    /// Stores URIs in a new plain key.
     ///
     /// # Errors
     /// `WRONGTYPE` if the key holds another type.
@@ -76,12 +76,13 @@ pub trait Store: Keyspace + 'static {
         true
     }
 
-    /// Returns true if groups can be in plain keys, which can hold another type.
+    /// Returns true if groups can be in plain keys, so that a key can hold another type.
     fn has_plain_groups(&self) -> bool {
         true
     }
 
-    /// Returns true if a key is a plain key where a packed frontier has a marker, so that commands fail with `MIXED`.
+    /// Returns true if a plain key has the name of a marker of a packed frontier, so that commands fail with
+    /// `MIXED`.
     fn is_misplaced(&mut self, _key: &Self::Name) -> bool {
         false
     }
@@ -95,7 +96,8 @@ pub trait Store: Keyspace + 'static {
         }
     }
 
-    /// Calls `act` with a packed frontier, which knows URLs; returns `None` for any other storage.
+    /// Calls `act` with the packed frontier, which stores known URLs; returns `None` for any other
+    /// storage.
     ///
     /// # Errors
     /// `WRONGTYPE` if the key holds another type.

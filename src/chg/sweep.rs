@@ -1,5 +1,5 @@
 //! The queue worker of the design document, for crawlers whose workers take groups from `chg_ready`
-//! themselves. It moves due groups to `chg_ready`, in the order in which they became due.
+//! themselves. `CHG.SWEEP` moves due groups to `chg_ready`, in the order in which they became due.
 
 use crawlspace_host::reply::Reply;
 
@@ -48,8 +48,8 @@ enum Swept {
 }
 
 impl<K: Store> Frontier<K> {
-    /// Makes the group ready that has been due for longest. Ignores groups that were skipped at the
-    /// head of `chg_wait`.
+    /// Moves the group that has been due for longest to `chg_ready`. Ignores groups that were
+    /// skipped at the head of `chg_wait`.
     fn sweep_first(&mut self, ks: &mut K, skipped: u64, now: Millis) -> Result<Swept> {
         self.evict_idle(ks, now)?;
         let due = |first: Option<(K::Value, f64)>| first.filter(|(_, at)| of_score(*at) <= now);

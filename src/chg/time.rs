@@ -13,7 +13,7 @@ pub fn of_score(score: f64) -> Millis {
     score.floor() as Millis
 }
 
-/// Returns a number that is small for a time near the base.
+/// Encodes a time as its distance from a base, so that times near the base give small numbers.
 pub(super) fn zigzag(time: Millis, base: Millis) -> u64 {
     let ahead = time.wrapping_sub(base) as i64;
     ((ahead << 1) ^ (ahead >> 63)) as u64
@@ -39,7 +39,8 @@ impl Arrivals {
     /// Returns the score of the next arrival at this time.
     pub fn score(&mut self, now: Millis) -> f64 {
         if now < self.now {
-            // This happens only in simulations. The arrivals keep their order at the later time.
+            // Time goes back only in simulations. The arrivals are ordered after those of the later
+            // time.
             return now as f64;
         }
         self.n = if self.now == now {

@@ -23,7 +23,7 @@ impl<K: Store> Tokens<K> {
         Tokens { key, minted: None }
     }
 
-    /// Takes the last token over from another instance for the same frontier.
+    /// Copies the last token from another instance for the same frontier.
     pub(super) fn take_over(&mut self, other: &Tokens<K>) {
         self.minted = other.minted;
     }
@@ -35,8 +35,8 @@ impl<K: Store> Tokens<K> {
 
     /// Creates a token. Reserves a range of tokens in the key in advance, so that most tokens need
     /// no write, and so that a server that loads the key continues above all existing tokens. The
-    /// newest reservation can be lost, if a replica lags behind its master or the last second of an
-    /// append-only file is missing. Therefore a token is also at least the time in microseconds.
+    /// newest reservation can be lost if a replica lags behind its master, or if the last second of
+    /// an append-only file is missing. Therefore a token is also at least the time in microseconds.
     pub(super) fn mint(&mut self, ks: &mut K, now: Millis) -> Result<Token> {
         let (last, reserved) = match self.minted {
             Some(minted) => minted,

@@ -37,7 +37,7 @@ pub(super) enum Event<'a> {
     /// URIs of a lease that had freed the group returned to the queue, or were given up.
     Back {
         given_up: u64,
-        /// Time since which they are due again.
+        /// Time from which the URIs are due again.
         since: Millis,
     },
     /// An operator blocked fetches until a time. A time in the past ends the block.
@@ -74,7 +74,8 @@ pub(super) struct Seen {
     pub stock: Stock,
     /// Time at which the shared gate opens; 0 without a gate.
     pub opens: Millis,
-    /// True if a plain client is fetching from the group. It will queue the group afterwards.
+    /// True if a plain client is fetching from the group. The plain client will queue the group
+    /// afterwards.
     pub taken: bool,
     /// New value of [`Group::away`], if it changes.
     pub away: Option<u64>,
@@ -97,18 +98,19 @@ impl Seen {
 /// The queue into which a step puts a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Placement {
-    /// The group keeps its place.
+    /// Leaves the queues unchanged.
     Stay,
     /// The end of `chg_ready`.
     Ready,
-    /// `chg_wait`, with this time. If the group is there already, its time changes.
+    /// `chg_wait`, with this time. If the group is in `chg_wait` already, its time changes.
     Wait(Millis),
     /// `chg_ready` if the group is due, otherwise `chg_wait`. A group with a shared gate goes to
     /// the end of the gate's list.
     Queue(Millis),
-    /// `chg_wait`, with this time, if the group is there. Otherwise, the group keeps its place.
+    /// `chg_wait`, with this time, if the group is in `chg_wait`. Otherwise, the group keeps its
+    /// place.
     Reschedule(Millis),
-    /// `chg_wait`, if the group is there: its time becomes at most `latest` and at least
+    /// `chg_wait`, if the group is in `chg_wait`: its time becomes at most `latest` and at least
     /// `earliest`. Searches examine a skipped group again.
     Shift {
         latest: Option<Millis>,
@@ -233,7 +235,7 @@ impl Group {
     }
 
     /// Returns the placement of a group after one of its leases ended while the group was also in a
-    /// queue. The returned URI may be due earlier than the queued ones. A URI that is only counted
+    /// queue. The returned URI may be due earlier than the queued URIs. A URI that is only counted
     /// is due immediately.
     fn shift(&self, counted: bool, earliest: Millis, seen: &Seen) -> Placement {
         let first = if counted {
@@ -370,7 +372,7 @@ impl Group {
         }
         self.holds.retain(|hold| hold.deadline > seen.now);
         if let (false, Some(last)) = (was_queued, last) {
-            // The group has been ready since the end of its lease.
+            // The group counts as ready since the end of its lease.
             self.due = last;
         }
         // The lease of a plain client has no token, and is not among `holds`.

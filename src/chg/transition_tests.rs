@@ -186,7 +186,7 @@ impl World {
         assert!(group.holds.len() as u64 <= MAX_PARALLEL, "{group:?}");
     }
 
-    /// Leases the group that has been due for longest. Of several ready groups, this is the one
+    /// Leases the group that has been due for longest. Of several ready groups, leases the group
     /// that became ready first.
     fn lease(&mut self, ms: u16, keeps: bool) {
         let now = self.now;

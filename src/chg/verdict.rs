@@ -1,5 +1,5 @@
 //! Decides how a search handles a group at the head of a queue: it leases, skips, parks or removes
-//! the group, or moves it behind its gate. This module does not write.
+//! the group, or moves it behind its gate. This module does not write to keys.
 
 use super::error::Result;
 use super::gates::Gates;
@@ -12,7 +12,7 @@ use super::store::Store;
 use super::time::Millis;
 use super::uris::Kept;
 
-/// The handling of a candidate by a search.
+/// The decision of a search about a candidate.
 pub(super) enum Verdict {
     /// Lease the group, and the next URI of this execution if the frontier stores URIs of the
     /// group.
@@ -28,7 +28,7 @@ pub(super) enum Verdict {
     Remove,
 }
 
-/// The predicted handling of a group that a search does not lease.
+/// The predicted decision of a search about a group that it does not lease.
 pub(super) struct Foreseen {
     /// True if the search would do more than skip the group.
     pub returns: bool,
@@ -51,9 +51,9 @@ pub(super) struct Judge<'a, K: Store> {
 }
 
 impl<K: Store> Judge<'_, K> {
-    /// Decides how to handle a candidate, considering everything that can hold it back. If only
-    /// paused URIs of a group are due, the group keeps its position even if something else holds it
-    /// back, too.
+    /// Decides how to handle a candidate, considering everything that can hold the group back. If
+    /// only paused URIs of a group are due, the group keeps its position even if something else
+    /// holds it back, too.
     pub(super) fn verdict(
         &self,
         ks: &mut K,
@@ -132,9 +132,10 @@ impl<K: Store> Judge<'_, K> {
         })
     }
 
-    /// Returns the time from which a group can be leased as far as its URIs, its pause and its gates say, and the time from
-    /// which its next URI can be leased after the first of its leases has expired. With an execution, considers only the
-    /// URIs of this execution. `None` if nothing can be leased because the group is blocked, paused, or has no such URI.
+    /// Returns the time from which a group can be leased, according to its URIs, its pause and its gates.
+    /// Also returns the time from which its next URI can be leased after the first of its leases has expired.
+    /// With an execution, considers only the URIs of this execution. `None` if nothing can be leased because
+    /// the group is blocked, paused, or has no such URI.
     pub(super) fn leasable_from(
         &self,
         ks: &mut K,
@@ -289,8 +290,8 @@ fn held_in(group: &Group, uris: &Kept<'_>) -> u64 {
     tokens.filter(|&token| uris.leased(token).is_some()).count() as u64
 }
 
-/// Returns how many URIs a group counts but does not store: those that are not leased, and all of them. The group has
-/// this number of stored URIs, and of leases of stored ones.
+/// Returns how many URIs a group counts but does not store: first the number without leased URIs, then the
+/// total. The group has this number of stored URIs, and this number of leases of stored URIs.
 fn free<K: Store>(loaded: &Loaded<K>, kept: u64, kept_held: u64) -> (u64, u64) {
     let held = loaded.group.holds.len() as u64;
     let counted = loaded.group.uris.saturating_sub(kept);

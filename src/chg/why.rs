@@ -289,7 +289,7 @@ impl<K: Store> Frontier<K> {
         ]))
     }
 
-    /// Returns the figures of an execution.
+    /// Returns the statistics of an execution.
     ///
     /// # Errors
     /// `WRONGTYPE` if a key holds another type; any server error.
@@ -319,7 +319,7 @@ impl<K: Store> Frontier<K> {
     }
 }
 
-/// Returns a time in the form of a reply: -1 for none.
+/// Returns a time in the form of a reply: -1 for `None`.
 fn time(at: Option<Millis>) -> Reply {
     at.map_or(Reply::Int(-1), Reply::count)
 }

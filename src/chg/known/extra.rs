@@ -7,7 +7,7 @@ use crawlspace_compact::number::{Reader, put_bytes};
 pub struct Extra<'a> {
     /// The URL, if a key identifies it.
     pub url: Option<&'a [u8]>,
-    /// Bytes of the crawler that come back with the lease.
+    /// Payload: bytes from the crawler that are returned with the lease.
     pub payload: Option<&'a [u8]>,
 }
 
@@ -26,7 +26,7 @@ impl<'a> Extra<'a> {
         bytes
     }
 
-    /// Reads the stored form. Nothing is invalid: files and replicas may send anything.
+    /// Reads the stored form. Accepts any bytes, because files and masters may contain any.
     pub fn read(bytes: &'a [u8]) -> Extra<'a> {
         let mut from = Reader::new(bytes);
         let url = from.bytes().ok().filter(|url| !url.is_empty());

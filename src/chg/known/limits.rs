@@ -1,8 +1,8 @@
 //! Limits of groups by the number of their URLs that are done, and the counts of URLs by group that they need.
 //!
 //! Records have only a 32-bit hash of their group, so groups with the same hash share a count. A count is exact from
-//! the moment at which its limit is set. It is neither saved nor replicated after that, because each server derives it
-//! from the same records.
+//! the moment at which its limit is set. Counts are neither saved nor replicated after that, because each
+//! server derives them from the same records.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -28,7 +28,7 @@ pub struct Limits {
     tallies: BTreeMap<Box<[u8]>, BTreeMap<u32, Tally>>,
     /// Groups whose limit was reached or no longer is, until the next search.
     turned: Turned,
-    /// Groups of the same kind, until the agendas are updated.
+    /// Groups whose limit was reached or no longer is, until the agendas are updated.
     turned_for_agendas: Turned,
     recounts: Recounts,
 }
@@ -55,7 +55,7 @@ struct Tally {
 pub enum Turned {
     /// These groups.
     Some(Vec<Box<[u8]>>),
-    /// Too many groups to record.
+    /// More groups than are recorded individually.
     Many,
 }
 
@@ -93,12 +93,12 @@ impl Reached {
 /// Identifies a recount. The recount ends when this value is dropped.
 pub struct Recounting(Arc<()>);
 
-/// Counts of URLs that are being made.
+/// Counts of URLs that are in progress.
 #[derive(Default)]
 struct Recounts(Vec<Recount>);
 
 impl Clone for Recounts {
-    /// Returns no counts: they belong to the jobs of the original.
+    /// Returns no counts, because the counts in progress belong to the jobs of the original.
     fn clone(&self) -> Recounts {
         Recounts::default()
     }
@@ -108,8 +108,8 @@ struct Recount {
     owner: Weak<()>,
     /// Name of the space.
     space: Box<[u8]>,
-    /// The walk over the space has passed all positions before this one; `None` after its end. A change of a URL that
-    /// it has passed changes the counts.
+    /// The walk over the space has passed all positions before this one; `None` after its end. If a URL
+    /// before this position changes, the counts change, too.
     from: Option<u64>,
     tallies: Tallies,
 }
@@ -175,7 +175,7 @@ impl Limits {
         rest.next().map(|(execution, _)| &**execution)
     }
 
-    /// Returns some hashes, from one on, of groups of an execution that have counts.
+    /// Returns some hashes of groups for which an execution has counts, starting at a hash.
     pub(in crate::chg) fn hashes_of(&self, execution: &[u8], from: u32, most: usize) -> Vec<u32> {
         let tallies = self.tallies.get(execution);
         let rest = tallies.map(|tallies| tallies.range(from..));
@@ -238,7 +238,7 @@ impl Limits {
         }
     }
 
-    /// Records the groups for which a change of counts matters.
+    /// Records the groups whose limit a change of counts reaches or leaves.
     fn turn(&mut self, execution: &[u8], hash: u32, (before, after): (Counts, Counts)) {
         let (before, after) = (before[State::Done as usize], after[State::Done as usize]);
         if before == after {
@@ -256,8 +256,8 @@ impl Limits {
         }
     }
 
-    /// Records that the URL with this position in a walk over its space had one record and has another. The records
-    /// have the executions that discovered the URL.
+    /// Records that the record of a URL changed. `position` is the position of the URL in a walk over its
+    /// space. Both records contain the execution that discovered the URL.
     pub(super) fn change(
         &mut self,
         space: &[u8],
@@ -335,7 +335,7 @@ impl Limits {
         }
     }
 
-    /// Returns the present counts of a recount after its walk.
+    /// Returns the current counts of a recount whose walk has ended.
     pub(in crate::chg) fn recounted(
         &self,
         of: &Recounting,
@@ -357,17 +357,17 @@ impl Limits {
         std::mem::take(&mut self.turned)
     }
 
-    /// Returns the same groups for agendas.
+    /// Returns the groups whose limit was reached or no longer is, since the last call for agendas.
     pub(in crate::chg) fn take_turned_for_agendas(&mut self) -> Turned {
         std::mem::take(&mut self.turned_for_agendas)
     }
 
-    /// Returns the memory use in bytes, roughly.
+    /// Returns the approximate memory use in bytes.
     pub(super) fn memory(&self) -> usize {
         self.pieces() * 64
     }
 
-    /// Returns the number of memory blocks, roughly.
+    /// Returns the approximate number of memory blocks.
     pub(super) fn pieces(&self) -> usize {
         let tallies = self.tallies.values().map(BTreeMap::len);
         4 * self.groups.len() + 2 * tallies.sum::<usize>()
@@ -396,11 +396,12 @@ mod tests {
         spaces
     }
 
-    /// A change of a URL: its number, its group, its execution, and its state, if it becomes known.
+    /// A change of a URL: number of the URL, group, execution, and new state, if the URL becomes
+    /// known.
     type Change = (u64, u32, u32, Option<usize>);
 
     fn change(spaces: &mut Spaces, (url, group, member, state): Change) {
-        // The prints of real URLs are distributed evenly.
+        // The fingerprints of real URLs are distributed evenly.
         let print = url.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
         let known = state.map(|state| Known {
             state: State::ALL[state],
@@ -459,7 +460,7 @@ mod tests {
             for (execution, member) in EXECUTIONS.iter().zip(0..) {
                 let counts = counts_of(&spaces, member, 1);
                 prop_assert_eq!(counted[*execution][&1], counts);
-                // From now on, the limit keeps the counts.
+                // From now on, the limits must keep these counts up to date.
                 spaces.limits.set(execution, (b"group", 1), 5);
                 spaces.limits.set_counts(execution, 1, counts);
             }

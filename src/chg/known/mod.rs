@@ -1,7 +1,7 @@
-//! Memory of URLs: which ones an execution has discovered, and what became of them.
+//! Memory of URLs: the URLs that an execution has discovered, and their states.
 //!
 //! A [`Space`] stores a record of 17 bytes for each URL: 64 bits of a keyed hash of the URL, 32 bits of a hash of its
-//! group, and its state. Text is stored only while the URL is queued or leased, by the queue of the group.
+//! group, and its state. The queue of the group stores the text of a URL while the URL is queued or leased.
 
 mod extra;
 mod limits;

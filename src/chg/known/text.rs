@@ -1,7 +1,7 @@
 //! A hash table of texts by fingerprint: the texts of URLs that are neither queued nor leased, in spaces that keep them.
 //!
-//! A bucket of the [`linear`](crawlspace_compact::linear) hash table has its texts one after the other, each as its
-//! fingerprint, its length (a varint), and its bytes.
+//! A bucket of the [`linear`](crawlspace_compact::linear) hash table stores its texts one after the other.
+//! Each text is stored as its fingerprint, its length (a varint), and its bytes.
 
 use crawlspace_compact::blocks::Blocks;
 use crawlspace_compact::linear::{Bucket, Linear};
@@ -13,7 +13,7 @@ use super::table::hash;
 /// Mean size of a bucket, in bytes.
 const FULL: usize = 1024;
 
-/// Texts in no order.
+/// The texts of a bucket, in no particular order.
 #[derive(Clone, Debug, Default)]
 struct Bodies(Vec<u8>);
 
@@ -79,7 +79,7 @@ impl Bodies {
         }
     }
 
-    /// Moves the texts out whose hash has this bit set.
+    /// Moves the texts whose hash has this bit set to a new bucket.
     fn split(&mut self, print_bytes: usize, bit: u32) -> Bodies {
         let (mut moved, mut kept) = (Bodies::default(), Vec::with_capacity(self.0.len()));
         for entry in self.entries(print_bytes) {

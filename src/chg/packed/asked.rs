@@ -1,9 +1,10 @@
-//! The groups that may be leased for an execution, in the order of the time, for executions that clients name in
+//! The groups that may be leased for an execution, in order of time, for executions that clients name in
 //! `CHG.NEXT … EXECUTION`.
 //!
-//! An agenda is only in memory. It is made when an execution is named, and then follows every change of a group: the
-//! groups that a command changed are looked at again before the next search, or when the command ends. Groups behind a
-//! shared gate are one entry of the agenda, so that a gate that opens or closes changes one entry, not thousands.
+//! An agenda exists only in memory. It is created when a client names an execution. After that, the groups
+//! that a command changed are examined again before the next search, or when the command ends. All groups
+//! behind a shared gate form one entry of the agenda, so that opening or closing the gate changes one entry
+//! instead of thousands.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -16,7 +17,7 @@ use super::super::uris::Kept;
 use super::keys::Packed;
 use crawlspace_host::text::parse_unsigned;
 
-/// Number of groups that a step looks at to make an agenda. Lower in tests.
+/// Number of groups that one step examines to create an agenda. Lower in tests.
 const STEP: u32 = if cfg!(test) { 1 } else { 16 };
 
 /// Time after which an agenda is dropped if no client names its execution.
@@ -25,7 +26,8 @@ const UNUSED: Millis = 60 * 60 * 1000;
 /// Approximate memory use of an entry of an agenda, in bytes.
 const ENTRY_BYTES: usize = 64;
 
-/// Number of agendas that are all updated when a group changes. If there are more, those of its executions are.
+/// Maximum number of agendas that are all updated when a group changes. If there are more, only the agendas
+/// of the group's executions are updated.
 const FEW: usize = if cfg!(test) { 2 } else { 8 };
 
 /// The place of a group that has no shared gate.
@@ -42,7 +44,7 @@ pub(super) struct Asked {
 }
 
 impl Clone for Asked {
-    /// Returns no agendas. A copy makes its own when a client names an execution.
+    /// Returns no agendas. The copy creates its own agendas when a client names an execution.
     fn clone(&self) -> Asked {
         Asked::default()
     }
@@ -56,7 +58,7 @@ struct Agenda {
     /// Time and gate of each group.
     places: HashMap<u32, (Millis, u32)>,
     gated: HashMap<u32, Gated>,
-    /// The next slot to look at; `None` if the agenda is complete.
+    /// The next slot to examine; `None` if the agenda is complete.
     next: Option<u32>,
     /// Time when a client last named the execution.
     named: Millis,
@@ -132,7 +134,7 @@ impl Agenda {
         }
     }
 
-    /// Returns the first time, and the slot of its group.
+    /// Returns the earliest time, and the slot of its group.
     fn first(&self) -> Option<(Millis, u32)> {
         let &(at, gate, slot) = self.order.first()?;
         if gate == NO_GATE {
@@ -144,7 +146,7 @@ impl Agenda {
 }
 
 impl Asked {
-    /// Records that a shared gate may have changed, given by the name of a hash.
+    /// Records that a shared gate, given by the name of its hash, may have changed.
     pub fn note_hash(&mut self, name: &[u8]) {
         if !self.gates.is_empty()
             && let Some(gate) = GATE.id(name)
@@ -174,12 +176,13 @@ impl Asked {
 }
 
 impl Packed {
-    /// Prepares searches for an execution: looks at some groups. Returns true once it has looked at all of them.
+    /// Prepares searches for an execution by examining some groups. Returns true once all groups have been
+    /// examined.
     pub fn prepare_for(&mut self, execution: &[u8], now: Millis) -> bool {
         let mut asked = std::mem::take(&mut self.asked);
         if !asked.agendas.contains_key(execution) {
             if self.crowds == 0 && self.executions.find(execution).is_none() {
-                // No group has URIs of it.
+                // No group has URIs of the execution.
                 self.asked = asked;
                 return true;
             }
@@ -227,12 +230,13 @@ impl Packed {
         }
     }
 
-    /// Returns a time before which no group may be leased for an execution; `None` if it has no URIs.
+    /// Returns a time before which no group may be leased for an execution; `None` if the execution
+    /// has no URIs.
     pub fn waits_for(&mut self, execution: &[u8]) -> Option<Millis> {
         match self.asked.agendas.get(execution) {
             Some(agenda) if agenda.next.is_none() => self.first_for(execution).map(|(at, _)| at),
             None if self.crowds == 0 && self.executions.find(execution).is_none() => None,
-            // The next search looks at all groups first.
+            // The next search examines all groups first.
             _ => Some(0),
         }
     }
@@ -254,7 +258,7 @@ impl Packed {
         }
     }
 
-    /// Looks again at the groups and gates that changed.
+    /// Updates the agendas for the groups and gates that changed.
     pub(super) fn update_agendas(&mut self) {
         let turned = self.known.limits.take_turned_for_agendas();
         if self.asked.agendas.is_empty() {
@@ -270,7 +274,7 @@ impl Packed {
                     self.look_for(&mut asked, slot, None);
                 }
             }
-            // The next search looks at all groups again, in slices.
+            // The next search examines all groups again, in slices.
             Turned::Many => {
                 let agendas = asked.agendas.values_mut();
                 agendas.for_each(|agenda| agenda.next = Some(0));
@@ -293,7 +297,7 @@ impl Packed {
         opens.and_then(|text| parse_unsigned(text)).unwrap_or(0)
     }
 
-    /// Updates the time of a group in the agenda of one execution, or of all.
+    /// Updates the time of a group in the agenda of one execution or, with `None`, in all agendas.
     fn look_for(&self, asked: &mut Asked, slot: u32, only: Option<&[u8]>) {
         if self.groups.id(slot).is_empty() {
             return;
@@ -321,7 +325,8 @@ impl Packed {
                     set(agenda, execution, kept);
                 }
             } else {
-                // A search removes the group from the agendas of executions that have left it.
+                // The agendas of executions without URIs in the group are not updated here: a
+                // search removes the group from them.
                 for share in kept.executions() {
                     if let Some(agenda) = agendas.get_mut(share.id) {
                         set(agenda, share.id, kept);

@@ -6,12 +6,12 @@ use crawlspace_host::slices::Time;
 use super::keys::Packed;
 use super::record::SETS;
 
-/// Bits of a place for the position within a part.
+/// Number of bits of a cursor that hold the position within a part.
 const PART: u32 = 56;
 
 impl Packed {
-    /// Moves memory from a cursor on until `time` returns false; returns the next cursor, 0 at the end. What is small or
-    /// rare stays where it is.
+    /// Moves memory from a cursor on until `time` returns false; returns the next cursor, 0 at the end. Parts
+    /// that are small or rare are not moved.
     pub fn defrag(&mut self, cursor: u64, mover: &mut Mover<'_>, time: Time<'_>) -> u64 {
         // A cursor is one more than the place, because 0 is the end.
         let place = cursor.saturating_sub(1);
@@ -61,7 +61,7 @@ mod tests {
         let (memory, mut before) = (packed.memory(), Vec::new());
         packed.save(&mut |chunk| before.push(chunk.to_vec()));
         let mut moved = 0;
-        // The allocator of tests does not know the size of an allocation, so nothing moves.
+        // The test allocator does not know the size of an allocation, so nothing is moved.
         let mut ask = |_: *mut u8| {
             moved += 1;
             std::ptr::null_mut()

@@ -1,4 +1,4 @@
-//! The key space of a frontier in either storage: plain keys, or one packed value that answers in their place.
+//! The key space of a frontier in either storage: plain keys, or a packed value with the same interface.
 
 use std::ops::RangeInclusive;
 
@@ -17,7 +17,7 @@ pub trait Holder: 'static {
     /// `WRONGTYPE` if its key holds another type.
     fn with<T>(&mut self, act: impl FnOnce(&mut Packed) -> T) -> Result<T>;
 
-    /// Checks that no plain key is where the packed frontier has a marker, if any.
+    /// Checks that no plain key has the name of a marker of the packed frontier.
     ///
     /// # Errors
     /// `MIXED` for a plain key.
@@ -25,7 +25,7 @@ pub trait Holder: 'static {
         Ok(())
     }
 
-    /// Returns true if a plain key is where the packed frontier has a marker.
+    /// Returns true if a plain key has the name of a marker of the packed frontier.
     fn is_misplaced(&mut self, _key: &Name) -> bool {
         false
     }
@@ -41,7 +41,7 @@ impl Holder for Box<Packed> {
 pub struct Either<P, H> {
     /// The plain keys.
     pub plain: P,
-    /// The packed frontier, if it is in that storage.
+    /// The packed frontier; `None` in plain storage.
     pub packed: Option<H>,
 }
 

@@ -27,7 +27,8 @@ pub enum Element<'a> {
     Group(&'a [u8]),
     /// A part of the URIs of a large packed group, which is prepared for the new storage.
     Part(&'a [u8]),
-    /// Entries of a large packed group in the lists of some executions, from a number of an execution on.
+    /// Entries of a large packed group in the lists of some executions, starting at the execution with
+    /// this number.
     Listed(&'a [u8], u64),
     /// The head of a list: key, maximum number of elements.
     Head(&'a [u8], u64),
@@ -71,7 +72,7 @@ impl<'a> Element<'a> {
 
 /// Moves elements between a packed frontier and its plain keys.
 pub trait Carrier {
-    /// Moves an element in the direction of the frontier.
+    /// Moves an element in the direction of the conversion.
     fn bring(&mut self, packed: &mut Packed, element: &Element<'_>);
 }
 
@@ -109,7 +110,7 @@ pub struct Plain<'a, K: Store> {
 
 impl<K: Store> Carrier for Plain<'_, K> {
     fn bring(&mut self, packed: &mut Packed, element: &Element<'_>) {
-        // An error of the master had the same effect there.
+        // Ignore errors: the same error had the same effect on the master.
         let _ = self.try_to_bring(packed, element);
     }
 }
@@ -130,7 +131,7 @@ impl<K: Store> Plain<'_, K> {
         }
     }
 
-    /// Moves an element as [`Plain::try_to_bring`] does, and logs that.
+    /// Moves an element as [`Plain::try_to_bring`] does, and logs the move.
     ///
     /// # Errors
     /// Any server error.
@@ -142,8 +143,9 @@ impl<K: Store> Plain<'_, K> {
         moved
     }
 
-    /// Moves an element in the direction of the frontier, unless it is there; returns the number of elements that
-    /// moved, or, for [`Element::Listed`], the number to continue from (0 at the end). Logs nothing.
+    /// Moves an element in the direction of the conversion, unless the target already contains it. Returns
+    /// the number of moved elements or, for [`Element::Listed`], the number to continue from (0 at the end).
+    /// Logs nothing.
     ///
     /// # Errors
     /// Any server error.
@@ -250,7 +252,7 @@ impl<K: Store> Plain<'_, K> {
             return Ok(0);
         };
         if key == b"EIDC" {
-            // In the packed frontier the total follows from the counts.
+            // A packed frontier computes the total from the counts.
             let n = parse_unsigned(value.as_ref()).unwrap_or(0);
             let room = i64::MAX as u64 - packed.executions.total();
             packed.executions.set_queued(field, n.min(room));
@@ -284,7 +286,8 @@ impl<K: Store> Plain<'_, K> {
     }
 }
 
-/// Returns the score of a sorted set as a packed frontier stores it; only plain clients write other ones.
+/// Returns the score of a sorted set in the form that a packed frontier stores; only plain clients write
+/// other scores.
 pub(super) fn as_stored(score: f64) -> f64 {
     score.clamp(0.0, f64::MAX)
 }

@@ -1,8 +1,8 @@
 //! The texts of URLs that are neither queued nor leased, as spaces keep them.
 //!
-//! A text is a varint (the number of its symbol table times 4, plus 2 if a key identifies the URL, plus 1 unless its
-//! group is named like its host), then the key and the id of the group if they are there, each preceded by its length,
-//! and the compressed URI.
+//! A text consists of a varint, an optional key, an optional group id, and the compressed URI. The varint is
+//! the number of the symbol table times 4, plus 2 if a key identifies the URL, plus 1 if the id of the group
+//! differs from the host. Key and id are preceded by their lengths.
 
 use crawlspace_compact::number::{Malformed, Reader, put, put_bytes};
 
@@ -30,7 +30,7 @@ fn host(uri: &[u8]) -> &[u8] {
 }
 
 impl Ended {
-    /// Returns the stored form, which is an owner of a symbol table.
+    /// Returns the stored form. It counts as an owner of its symbol table.
     pub(super) fn write(&self, texts: &mut Texts) -> Vec<u8> {
         let table = texts.assign();
         let has_other_name = self.chg.is_empty() || host(&self.uri) != self.chg;
@@ -51,7 +51,7 @@ impl Ended {
     /// Reads the stored form.
     ///
     /// # Errors
-    /// Fails if the bytes are malformed. A malformed URI is read as an arbitrary one.
+    /// Fails if the bytes are malformed. A malformed URI is read as an arbitrary URI.
     pub(super) fn read(bytes: &[u8], texts: &Texts) -> Result<Ended, Malformed> {
         let mut from = Reader::new(bytes);
         let header = from.number()?;

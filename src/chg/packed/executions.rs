@@ -1,5 +1,5 @@
-//! The crawl executions of a packed frontier: each name is stored once and has a number, which groups refer to; with
-//! the number of queued URIs (`EIDC`).
+//! The crawl executions of a packed frontier. Each name is stored once, with its number of queued URIs
+//! (`EIDC`), and has a number by which groups refer to it.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crawlspace_compact::blocks::{Link, Slab};
 struct Execution {
     name: Box<[u8]>,
     queued: u64,
-    /// Number of places that refer to it.
+    /// Reference count: the number of places that refer to the execution.
     users: u64,
     /// Link of the free list, while the number is free.
     free: u32,
@@ -68,7 +68,7 @@ impl Executions {
             .map_or(b"", |execution| &execution.name)
     }
 
-    /// Returns the number of an execution, and counts one place that refers to it.
+    /// Returns the number of an execution, and increments its reference count.
     pub fn hold(&mut self, name: &[u8]) -> u32 {
         let number = self.enter(name);
         self.all.get_mut(number).users += 1;
@@ -82,7 +82,7 @@ impl Executions {
         }
     }
 
-    /// Counts one place less.
+    /// Decrements the reference count of an execution.
     pub fn release(&mut self, number: u32) {
         if let Some(execution) = self.all.peek_mut(number) {
             execution.users -= 1;
@@ -119,7 +119,8 @@ impl Executions {
         self.tidy(number);
     }
 
-    /// Returns some executions with queued URIs from a number on, and the number to continue from.
+    /// Returns some executions with queued URIs, starting at this number, and the number to
+    /// continue from.
     pub fn page(&self, from: u32, count: u32) -> (Vec<(&[u8], u64)>, Option<u32>) {
         let end = self.all.end();
         let until = from.saturating_add(count).min(end);
@@ -136,8 +137,8 @@ impl Executions {
         !self.name(number).is_empty()
     }
 
-    /// Calls `each` with all numbers, ascending, the names, and the numbers of queued URIs; a number that is not in use
-    /// has no name.
+    /// Calls `each` with every number in ascending order, its name, and its count of queued URIs; unused
+    /// numbers have no name.
     pub fn each(&self, mut each: impl FnMut(u32, &[u8], u64)) {
         for number in 0..self.all.end() {
             if let Some(execution) = self.all.peek(number) {
@@ -146,8 +147,9 @@ impl Executions {
         }
     }
 
-    /// Restores an execution, or a number that is not in use. Numbers must ascend, without gaps. Returns false if the
-    /// execution does not fit.
+    /// Restores an execution, or with an empty name a number that is not in use. Numbers must ascend, without
+    /// gaps. Returns false if the number is not the next one, if the name exists already, or if the total
+    /// would overflow.
     pub fn restore(&mut self, number: u32, name: &[u8], queued: u64) -> bool {
         let follows = number == self.all.end() && self.all.len() == self.all.end() as usize;
         let is_new = !self.by_name.contains_key(name);
@@ -161,7 +163,7 @@ impl Executions {
         self.all.insert(execution, u32::MAX);
         if !name.is_empty() {
             self.by_name.insert(name.into(), number);
-            // One place refers to it while groups are loaded.
+            // Hold a reference during `set_queued`, so that the execution is not removed.
             self.all.get_mut(number).users = 1;
             self.set_queued(name, queued);
             self.all.get_mut(number).users = 0;
@@ -169,7 +171,7 @@ impl Executions {
         true
     }
 
-    /// Ends the restoration of executions: numbers that are not in use become free.
+    /// Ends the restoration of executions, and frees the numbers that are not in use.
     pub fn restored(&mut self) {
         if self.by_name.is_empty() {
             self.all = Slab::default();

@@ -1,6 +1,7 @@
 //! The groups of a packed frontier: each one a block of bytes with a number, found by its id.
 //!
-//! The groups that were used last are open: decoded, and written back when others take their place.
+//! The most recently used groups are open: decoded, and written back when they are replaced by
+//! other groups.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,8 +26,8 @@ use super::spelling::Spelling;
 /// of a command.
 const OPEN: usize = if cfg!(test) { 2 } else { 16 };
 
-/// Maximum size of the records of a group's queue that are kept in its block, in bytes. A larger queue has pages of its
-/// own.
+/// Maximum size of the records of a group's queue that are kept in its block, in bytes. A larger queue is
+/// stored in separate pages.
 const PACKED_BYTES: usize = 512;
 
 /// Number of groups with many URIs whose memory blocks are counted.
@@ -59,13 +60,13 @@ impl Stock {
 /// The place of the URIs of an open group.
 #[derive(Clone, Debug)]
 enum Place {
-    /// The group keeps none.
+    /// The group has no stored URIs.
     Nowhere,
-    /// The block, unchanged, from this offset on.
+    /// The block of the group, unchanged, from this offset on.
     Block(usize),
-    /// The open group: they are decoded, and may have changed.
+    /// The open group: its URIs are decoded, and may have changed.
     Here(Box<Stock>),
-    /// Pages of their own.
+    /// Pages outside of the block.
     Apart,
 }
 
@@ -82,7 +83,7 @@ pub(super) struct Open {
     changed: bool,
     /// The record changed since it was logged.
     unlogged: bool,
-    /// The group changed since the empty ones were removed.
+    /// The group changed since empty groups were last removed.
     may_be_empty: bool,
 }
 
@@ -102,7 +103,7 @@ pub(super) struct Groups {
     slots: SmallVec<[u32; OPEN]>,
     /// Position of the open group that was used last.
     last: usize,
-    /// Slots of groups that changed in this command, also if they were closed since.
+    /// Slots of groups that changed in this command, including groups that were closed since.
     touched: Vec<u32>,
     /// Slots of closed groups that changed since they were logged.
     pending: Vec<u32>,
@@ -119,7 +120,7 @@ pub(super) struct Groups {
     watched: Watched,
 }
 
-/// Slots of groups that changed, while agendas follow the changes.
+/// Slots of groups that changed, recorded while agendas exist.
 #[derive(Default)]
 struct Watched {
     is_on: bool,
@@ -127,7 +128,7 @@ struct Watched {
 }
 
 impl Clone for Watched {
-    /// Returns a value that is off, because a copy has no agendas.
+    /// Returns a value that records no changes, because a copy has no agendas.
     fn clone(&self) -> Watched {
         Watched::default()
     }
@@ -170,7 +171,7 @@ impl Groups {
         keyed::hash_with(self.seed.0, id)
     }
 
-    /// Returns the hash of an id, which known URLs are stored with.
+    /// Returns the hash of an id, as stored with known URLs.
     pub fn short_hash(&self, id: &[u8]) -> u32 {
         self.hash(id) as u32
     }
@@ -216,7 +217,7 @@ impl Groups {
         slots.find(|&slot| self.id(slot) == id)
     }
 
-    /// Returns the slot of a group, which is made if it is not there.
+    /// Returns the slot of a group; creates the group if it does not exist.
     pub fn enter(&mut self, id: &[u8]) -> u32 {
         if let Some(slot) = self.find(id) {
             return slot;
@@ -241,8 +242,8 @@ impl Groups {
         slot
     }
 
-    /// Appends the block of a group for files, without places in `chg_ready`; returns false, and appends nothing, if the
-    /// group has nothing else.
+    /// Appends the block of a group for files, without its places in `chg_ready`; if the group consists only
+    /// of such places, returns false and appends nothing.
     pub fn save(&self, slot: u32, out: &mut Vec<u8>) -> bool {
         self.look(slot, |open| {
             let is_stored = open.record.is_stored();
@@ -269,7 +270,7 @@ impl Groups {
         })
     }
 
-    /// Returns the URIs of a group if its block does not contain them.
+    /// Returns the URIs of a group if they are stored outside of its block.
     pub fn saved_apart(&self, slot: u32) -> Option<&Stock> {
         match self.position(slot).map(|at| &self.open[at].place) {
             None | Some(Place::Apart) => self.apart.get(&slot).map(|stock| &**stock),
@@ -281,7 +282,8 @@ impl Groups {
     /// Adds a group from the block in a file. `accept` checks its record, and its URIs, if there are any.
     ///
     /// # Errors
-    /// Fails if the block is malformed or refused, or the group is here already; then nothing changes.
+    /// Fails, and changes nothing, if the block is malformed or refused, or if the frontier already
+    /// has the group.
     pub fn restore(
         &mut self,
         block: &[u8],
@@ -417,7 +419,7 @@ impl Groups {
         }
     }
 
-    /// Returns a group for a change.
+    /// Returns a group that the caller changes.
     pub fn change(&mut self, slot: u32) -> &mut Open {
         let open = self.touch(slot);
         open.unlogged = true;
@@ -460,12 +462,12 @@ impl Groups {
         slots
     }
 
-    /// Returns the record of a group for a change that is logged in another way.
+    /// Returns the record of a group that the caller changes and logs in another way.
     pub fn change_quietly(&mut self, slot: u32) -> &mut Record {
         &mut self.touch(slot).record
     }
 
-    /// Calls `each` with the groups that changed since it was called before.
+    /// Calls `each` with the groups that changed since the previous call of this function.
     pub fn take_unlogged(&mut self, mut each: impl FnMut(&Open)) {
         let mut pending = std::mem::take(&mut self.pending);
         pending.sort_unstable();
@@ -496,7 +498,8 @@ impl Groups {
         }
     }
 
-    /// Ends an entry of a log that is applied: nothing is logged, and empty groups are removed at the end of the log.
+    /// Ends an entry of a log that is being applied: logs nothing, and leaves empty groups until the end of
+    /// the log.
     pub fn end_entry(&mut self) {
         self.take_unlogged(|_| {});
         let mut touched = std::mem::take(&mut self.touched);
@@ -508,7 +511,7 @@ impl Groups {
         self.touched = touched;
     }
 
-    /// Removes the open groups of which nothing is stored any more.
+    /// Removes the open groups that have become empty.
     pub fn close_empty(&mut self) {
         let mut touched = std::mem::take(&mut self.touched);
         for slot in touched.drain(..) {
@@ -609,7 +612,7 @@ impl Groups {
         })
     }
 
-    /// Stores URIs of a group that had none.
+    /// Stores URIs of a group that had no stored URIs.
     pub fn add_stock(&mut self, slot: u32, stock: Stock) {
         let at = self.opened(slot);
         let open = &mut self.open[at];
@@ -617,7 +620,8 @@ impl Groups {
         open.changed = true;
     }
 
-    /// Records that the URIs of a group changed; returns what is left of them if they are none.
+    /// Records that the URIs of a group changed; if no URI is left, removes and returns their empty
+    /// container.
     pub fn changed_stock(&mut self, slot: u32) -> Option<Box<Stock>> {
         self.touch(slot);
         let at = self.opened(slot);
@@ -672,7 +676,8 @@ impl Groups {
         (at + 1 < end).then_some(slot + 1)
     }
 
-    /// Returns the number of memory blocks, without those of most groups with many URIs.
+    /// Returns the number of memory blocks; of the groups with many URIs, counts only the first
+    /// few.
     pub fn pieces(&self) -> usize {
         let some = self.apart.values().take(SAMPLED);
         let open = self.open.iter().filter_map(|open| match &open.place {

@@ -7,7 +7,7 @@ use super::super::uris::Position;
 use super::ended::Ended;
 use super::keys::Packed;
 
-/// Maximum number of groups, and of known URLs, that one page looks at.
+/// Maximum number of groups, and of known URLs, that are examined for one page.
 const MAX_LOOKED: usize = 4096;
 
 /// Size at which a page ends, in bytes.
@@ -28,14 +28,15 @@ pub struct Listed {
     pub known: Option<Known>,
 }
 
-/// Place from which a list of queued and leased URLs continues. It is valid on the server that made it.
+/// Place from which a list of queued and leased URLs continues. A place is valid only on the server
+/// that returned it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// Slot of the group.
     pub slot: u32,
-    /// Number of leased URIs of the group that were passed.
+    /// Number of leased URIs of the group that were already listed.
     pub leased: usize,
-    /// Position of the next queued URI; the default one if leased URIs come first.
+    /// Position of the next queued URI; the default position while leased URIs remain.
     pub queued: Position,
 }
 
@@ -48,7 +49,7 @@ impl Place {
     }
 }
 
-/// A page that is being made.
+/// A page that is being built.
 struct Page {
     all: Vec<Listed>,
     most: usize,
@@ -78,8 +79,8 @@ impl Page {
 }
 
 impl Packed {
-    /// Returns some URLs of an execution that are queued or leased, in one of these states or in both, and the place of
-    /// the next one.
+    /// Returns some queued and leased URLs of an execution, filtered by state, and the place to continue
+    /// from.
     pub fn list_queued(
         &self,
         execution: &[u8],
@@ -103,7 +104,7 @@ impl Packed {
         (page.all, next)
     }
 
-    /// Lists URLs of a group. Returns the place of the next one in this group.
+    /// Lists URLs of a group. Returns the place of the next URL in this group.
     fn list_in_group(
         &self,
         execution: &[u8],
@@ -181,8 +182,8 @@ impl Packed {
         }
     }
 
-    /// Returns some URLs of an execution that are done or were given up, and the position of the next one. Returns `None`
-    /// if the texts are not kept.
+    /// Returns some URLs of an execution that are done or were given up, and the position to continue from.
+    /// Returns `None` if the texts are not kept.
     pub fn list_ended(
         &self,
         execution: &[u8],

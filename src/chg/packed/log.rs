@@ -3,9 +3,11 @@
 //! A log is a sequence of entries, each a byte for its kind and then its operands. Numbers are varints
 //! ([`crawlspace_compact::number`]), other bytes are preceded by their length. Three operands are shorter:
 //!
-//! - ids of groups, and names of executions, are written once per log and then by their position among the last ones;
+//! - the id of a group and the name of an execution are written once per log, and then as a position among
+//!   the most recent names;
 //! - the execution of the lease that began or ended last is a single zero;
-//! - a time is written as its difference from the time before it, and a token as a time and the rest.
+//! - a time is written as the difference from the previous time, and a token as a time and its
+//!   remaining digits.
 
 use smallvec::SmallVec;
 
@@ -36,7 +38,7 @@ pub(super) enum Kind {
     Queued,
     /// A group is appended to `chg_ready`: id.
     Push,
-    /// A group leaves `chg_ready`: position.
+    /// A group is removed from `chg_ready`: position.
     Take,
     /// A field of a hash is set: key, field, value.
     Set,
@@ -44,11 +46,11 @@ pub(super) enum Kind {
     Unset,
     /// A member of a sorted set: key, member, score.
     Score,
-    /// A member leaves a sorted set: key, member.
+    /// A member is removed from a sorted set: key, member.
     Unscore,
     /// An element is appended to a list: key, element.
     Append,
-    /// An element leaves a list: key, position.
+    /// An element is removed from a list: key, position.
     Remove,
     /// A number: key, number.
     Number,
@@ -60,11 +62,11 @@ pub(super) enum Kind {
     Move,
     /// A storage conversion begins or ends: number.
     Moving,
-    /// A symbol table, in files: number, table. The last one is the one for new groups.
+    /// A symbol table, in files: number, table. The last table is the table for new groups.
     Table,
     /// An execution, in files: number, name, number of queued URIs. A number that is not in use has no name.
     Execution,
-    /// All executions are there, in files.
+    /// The end of the executions, in files.
     Named,
     /// A group as it is in memory, in files: block.
     Block,
@@ -138,15 +140,15 @@ impl Kind {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Log {
     pub bytes: Vec<u8>,
-    /// The names that entries can refer to, as ranges of the log; the last one is first.
+    /// The names that entries can refer to, as ranges of the log, most recent first.
     names: SmallVec<[(u32, u32); NAMES]>,
     /// The last time.
     clock: Millis,
     /// The execution of the lease that began or ended last.
     leased: ExecutionName,
-    /// The log has no reader, so nothing is written.
+    /// True if the log has no reader, so that no entries are written.
     pub is_off: bool,
-    /// Set when an entry was begun.
+    /// True once an entry was begun.
     pub begun: bool,
 }
 
@@ -307,7 +309,7 @@ impl Log {
         }
     }
 
-    /// Takes the bytes; the next entry begins another log.
+    /// Returns the bytes of the log; the next entry begins a new log.
     pub fn take(&mut self) -> Vec<u8> {
         self.names.clear();
         self.leased.clear();

@@ -1,8 +1,9 @@
-//! A packed frontier: everything that a plain frontier keeps in many keys, in one value.
+//! A packed frontier: one value with all data that a plain frontier stores in many keys.
 //!
-//! The rules of politeness are the same for both storages. They name keys, and [`Packed`] answers as those keys would:
-//! a group is a few dozen bytes behind a hash table (`groups`), the queues are trees of group numbers (`order`), and
-//! everything that is rare or small stays as it is (`small`).
+//! The rules of politeness are the same for both storages. They access data by the names of keys, and
+//! [`Packed`] implements these keys: a group is a block of a few dozen bytes found by a hash table
+//! (`groups`), the queues are trees of group numbers (`order`), and rare or small keys keep their plain form
+//! (`small`).
 //!
 //! Every change is also appended to a log (`log`), which replicas apply. A group that changed is logged once per
 //! command, as a whole.
@@ -41,7 +42,7 @@ pub use moved::{Entering, Moving};
 pub use name::Name;
 pub use saved::ENVELOPE;
 
-/// Describes a plain key that is where a packed frontier has a key or marker.
+/// Describes a plain key that has the name of a key or marker of a packed frontier.
 pub fn misplaced(key: &[u8]) -> String {
     format!(
         "key '{}' is a plain key beside a packed frontier; rename or delete it",
@@ -49,7 +50,7 @@ pub fn misplaced(key: &[u8]) -> String {
     )
 }
 
-/// Returns the error of commands that meet such a key.
+/// Returns the error of commands that find such a key.
 pub fn mixed(key: &[u8]) -> KeyError {
     KeyError::Refused(format!("MIXED {}", misplaced(key)))
 }

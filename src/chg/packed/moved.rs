@@ -22,7 +22,7 @@ const AT_ONCE: u64 = if cfg!(test) { 2 } else { 64 };
 /// Number of URIs of a larger group that are translated at a time. Lower in tests.
 const PART: usize = if cfg!(test) { 1 } else { 16 };
 
-/// Number of elements of a list that leave at a time.
+/// Number of elements of a list that are moved at a time.
 pub(super) const HEAD: u64 = 16;
 
 fn spelled(spelling: &Spelling, texts: &mut Texts, id: &[u8], uri: &[u8]) -> Bytes {
@@ -35,7 +35,7 @@ fn spelled(spelling: &Spelling, texts: &mut Texts, id: &[u8], uri: &[u8]) -> Byt
 fn expanded(spelling: &Spelling, texts: &Texts, id: &[u8], uri: &[u8]) -> Bytes {
     let mut bytes = Vec::with_capacity(4 * uri.len() + 32);
     spelling.expand(texts, id, uri, &mut bytes);
-    // A forged file can contain anything. No page can store a URI of another length.
+    // A forged file can contain any URI, but a page only stores URIs of 1 to [`URI_BYTES`] bytes.
     bytes.truncate(URI_BYTES);
     if bytes.is_empty() {
         bytes.push(b'/');
@@ -43,7 +43,7 @@ fn expanded(spelling: &Spelling, texts: &Texts, id: &[u8], uri: &[u8]) -> Bytes 
     Bytes::from_vec(bytes)
 }
 
-/// A storage conversion that is not complete.
+/// The state of a storage conversion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Moving {
     /// The frontier is packed as a whole.
@@ -116,7 +116,8 @@ impl Packed {
         self.sets.iter().map(Order::len).sum()
     }
 
-    /// Returns true if a group is here. Its places in `chg_ready` do not count, because this list moves by itself.
+    /// Returns true if the packed frontier contains a group. Ignores its places in `chg_ready`, because the
+    /// conversion moves this list separately.
     pub fn holds(&mut self, id: &[u8]) -> bool {
         let Some(slot) = self.groups.find(id) else {
             return false;
@@ -124,7 +125,8 @@ impl Packed {
         self.groups.get(slot).record.is_stored() || self.groups.stock(slot).is_some()
     }
 
-    /// Adds a group that is not here, and records whether its counts may be wrong.
+    /// Adds a group that the packed frontier does not contain, and records whether its counts may
+    /// be wrong.
     pub(super) fn enter(&mut self, id: &[u8], entering: Entering, damaged: bool) {
         self.damaged |= damaged;
         let slot = self.groups.enter(id);
@@ -171,7 +173,8 @@ impl Packed {
         self.tidy_stock(slot);
     }
 
-    /// Takes out the URIs of a group that leaves, as clients know them. The group must be removed afterwards.
+    /// Removes the URIs of a group that leaves the packed frontier, and returns them in the form that clients
+    /// use. The group must be removed afterwards.
     pub(super) fn leave_uris(&mut self, slot: u32) -> Option<Uris> {
         let id = Id::from_slice(self.groups.id(slot));
         let stock = self.groups.stock(slot)?;
@@ -278,7 +281,8 @@ impl Packed {
         }
     }
 
-    /// Returns the slot of the first group from a slot on that is here, and the slot after it.
+    /// Returns the id of the first group at or after a slot that the packed frontier contains, and
+    /// the slot after it.
     pub fn next_group(&mut self, from: u32) -> Option<(u32, Id)> {
         for slot in from..self.groups.end() {
             let id = Id::from_slice(self.groups.id(slot));
@@ -292,7 +296,7 @@ impl Packed {
         None
     }
 
-    /// Returns the id of the first group of the first sorted queue that has one.
+    /// Returns the id of the first group in the first sorted queue that is not empty.
     pub fn first_queued(&self) -> Option<Id> {
         let (_, slot) = self.sets.iter().find_map(|set| set.at(0))?;
         Some(Id::from_slice(self.groups.id(slot)))
@@ -314,14 +318,16 @@ impl Packed {
         self.small.numbers.contains_key(key.own())
     }
 
-    /// Returns the names of some executions with queued URIs from a number on, and the number to continue from.
+    /// Returns the names of some executions with queued URIs, starting at this number, and the number to
+    /// continue from.
     pub fn executions_from(&self, number: u32) -> (Vec<Vec<u8>>, Option<u32>) {
         let (page, next) = self.executions.page(number, 16);
         let names = page.into_iter().map(|(name, _)| name.to_vec());
         (names.collect(), next)
     }
 
-    /// Calls `bring` with an element of the small parts; returns `None` if they are empty.
+    /// Calls `bring` with an element of the small parts; returns `None` if there are no such
+    /// elements.
     pub fn first_small<T>(
         &mut self,
         bring: impl FnOnce(&mut Packed, Element<'_>) -> T,

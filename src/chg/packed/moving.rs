@@ -21,11 +21,11 @@ enum Next {
     /// Lists that exist once.
     #[default]
     Lists,
-    /// Groups in the sorted queues, in order: so both storages find their places quickly.
+    /// Groups in the sorted queues, in order, so that both storages find their places quickly.
     Queues,
     /// Groups, and other keys that exist per group, gate or execution.
     Groups,
-    /// The rest of the keys that exist once.
+    /// The remaining keys that exist once per frontier.
     Once,
 }
 
@@ -38,7 +38,8 @@ pub struct Progress<C> {
     slot: u32,
     /// Number of the next execution of the packed frontier; `None` at the end.
     execution: Option<u32>,
-    /// Scan of the names of all keys: names that were found, and the cursor, until the end.
+    /// Scan of the names of all keys: the names found so far, and the cursor; `None` after the
+    /// scan.
     names: Vec<Vec<u8>>,
     keys: Option<C>,
     is_scanned: bool,
@@ -106,12 +107,13 @@ pub trait Movable: Store {
     /// # Errors
     /// Any server error.
     fn step(&mut self, progress: &mut Self::Progress, groups: &mut u64) -> Result<bool>;
-    /// Replicates the steps so far, before others write to plain keys.
+    /// Replicates the steps so far, before other code writes to plain keys.
     ///
     /// # Errors
     /// Any server error.
     fn flush(&mut self) -> Result<()>;
-    /// Ends the move; all names change. Returns true if counts may be wrong, because plain clients had damaged groups.
+    /// Ends the conversion, which changes the names of all keys. Returns true if plain clients had damaged
+    /// groups, so that counts may be wrong.
     ///
     /// # Errors
     /// Any server error.
@@ -300,7 +302,7 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         Ok(true)
     }
 
-    /// Returns true unless both storages have a part of a list.
+    /// Returns true if only one storage contains elements of the list.
     fn is_joined(&mut self, name: &[u8]) -> Result<bool> {
         let prefix = self.prefix();
         let parts: [&[u8]; 3];
@@ -356,7 +358,7 @@ impl<P: Store, H: Home<P>> Both<P, H> {
             self.hash_step(&name, progress)?
         } else if GATED.id(&name).is_some() {
             match self.bring(Element::Head(&name, HEAD)) {
-                // A key of another program.
+                // Another program created this key.
                 Err(KeyError::WrongType { .. }) => true,
                 moved => moved? < HEAD,
             }
@@ -378,7 +380,7 @@ impl<P: Store, H: Home<P>> Both<P, H> {
     fn scan_hash(&mut self, key: &P::Name, progress: &mut Progress<P::Cursor>) -> Result<bool> {
         let (plain, _) = self.parts();
         match plain.hash_len(key) {
-            // A key of another program.
+            // Another program created this key.
             Err(KeyError::WrongType { .. }) => return Ok(false),
             len => len?,
         };
@@ -390,8 +392,8 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         Ok(more)
     }
 
-    /// Moves the groups in the list of an execution. The packed frontier knows them from the groups themselves, so that
-    /// the list is deleted in the end. Returns true at the end.
+    /// Moves the groups in the list of an execution. A packed frontier has no such list, because each group
+    /// stores its executions; so this step also deletes the list. Returns true at the end.
     fn list_step(
         &mut self,
         name: &[u8],
@@ -459,7 +461,7 @@ impl<P: Store, H: Home<P>> Both<P, H> {
                 for (member, _) in members.iter() {
                     if orders_groups {
                         *groups += self.bring(Element::Group(member))?;
-                        // Written by another program.
+                        // Another program added this member.
                         self.parts().0.zset_del(&key, member)?;
                     } else {
                         self.bring(Element::Member(name, member))?;
@@ -520,7 +522,7 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         Ok(progress.listed == 0)
     }
 
-    /// Moves a part of everything else in the packed frontier; returns true at the end.
+    /// Moves some of the remaining elements of the packed frontier; returns true at the end.
     fn rest_step(&mut self, progress: &mut Progress<P::Cursor>) -> Result<bool> {
         if let Some(number) = progress.execution {
             let (names, next) = self.with(|packed| packed.executions_from(number))?;

@@ -25,9 +25,9 @@ pub enum Part {
     Uris,
     /// The groups that have URIs of an execution.
     Of,
-    /// A part that is small, or rarely used, and is kept as it is.
+    /// A part that is small or rarely used, and is stored in the form of the plain key.
     Other,
-    /// Not a key but a field of a hash.
+    /// A field of a hash instead of a key.
     Field,
 }
 
@@ -45,7 +45,7 @@ pub struct Name {
 impl Clone for Name {
     fn clone(&self) -> Name {
         Name {
-            // One copy of all bytes; the clone of a small vector copies them one by one.
+            // Copy all bytes at once; `clone` of a small vector would copy them one by one.
             bytes: SmallVec::from_slice(&self.bytes),
             ..*self
         }

@@ -13,7 +13,7 @@ const LEAF: usize = 64;
 /// Maximum number of children of an inner node.
 const INNER: usize = 32;
 
-/// A member: its score, as bits in the order of the scores, and the number of the group.
+/// A member: its score, converted to bits that sort like scores, and the number of the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Member([u32; 3]);
 
@@ -89,7 +89,8 @@ struct Memory<'m> {
 }
 
 impl Memory<'_> {
-    /// Inserts an element; a vector that is full grows by a quarter, to a size of the allocator.
+    /// Inserts an element; a full vector grows by a quarter, rounded to a size class of the
+    /// allocator.
     fn insert<T>(&mut self, list: &mut Vec<T>, at: usize, element: T, most: usize) {
         if list.len() == list.capacity() {
             let size = size_of::<T>();
@@ -167,7 +168,7 @@ impl Node {
         }
     }
 
-    /// Adds a member; returns the second part of a node that was split.
+    /// Adds a member; if this splits the node, returns the second part.
     fn insert<'a>(
         &mut self,
         member: Member,
@@ -188,7 +189,7 @@ impl Node {
                     memory.insert(members, at, member, LEAF);
                     return None;
                 }
-                // Where members are added in order, nodes stay full.
+                // If members are added in order, nodes stay full.
                 let right = if is_last { 0 } else { LEAF / 2 };
                 let mut second = memory.split(members, right);
                 if at <= members.len() && !is_last {
@@ -360,7 +361,7 @@ impl Order {
         self.len
     }
 
-    /// Adds a member, which is not there yet.
+    /// Adds a member that the set does not contain yet.
     pub fn insert<'a>(&mut self, score: f64, slot: u32, id: impl Fn(u32) -> &'a [u8]) {
         let memory = &mut Memory {
             bytes: &mut self.memory,
@@ -383,7 +384,7 @@ impl Order {
         self.len += 1;
     }
 
-    /// Removes a member; returns true if it was there.
+    /// Removes a member; returns true if the set contained it.
     pub fn remove<'a>(&mut self, score: f64, slot: u32, id: impl Fn(u32) -> &'a [u8]) -> bool {
         let memory = &mut Memory {
             bytes: &mut self.memory,
@@ -429,7 +430,7 @@ impl Order {
         }
     }
 
-    /// Calls `each` with up to `n` members from a rank on, in order.
+    /// Calls `each` with up to `n` members in order, starting at a rank.
     pub fn range(&self, rank: u64, n: usize, each: &mut dyn FnMut(f64, u32)) {
         let (mut skip, mut left) = (rank, n);
         self.root.walk(&mut skip, &mut left, each);
@@ -464,7 +465,7 @@ impl Order {
         (next < self.len).then_some(next)
     }
 
-    /// Returns the memory use in bytes, besides the value itself.
+    /// Returns the memory use in bytes, without the value itself.
     pub fn memory(&self) -> usize {
         self.memory
     }
@@ -483,7 +484,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn id_of(slot: u32) -> Vec<u8> {
-        // Numbers and ids are in different orders; some ids begin with others.
+        // The order of the numbers differs from the order of the ids, and some ids are prefixes of
+        // others.
         format!(
             "{}{}",
             (slot.wrapping_mul(7919)) % 97,

@@ -1,4 +1,4 @@
-//! Groups that enter a packed frontier from plain keys.
+//! Moves groups from plain keys to a packed frontier.
 
 use crawlspace_host::keyspace::{Batch, KeyError, Result};
 use crawlspace_host::text::parse_unsigned;
@@ -29,8 +29,8 @@ impl<K: Store> Plain<'_, K> {
             .map(|set| self.ks.zset_score(set, id).unwrap_or(None).map(as_stored))
     }
 
-    /// Reads a group from plain keys, as it enters the packed frontier, with the number of its fields, and whether a plain
-    /// client has damaged it or made it; returns `None` for an unknown group.
+    /// Reads a group from plain keys for the packed frontier. Also returns its number of fields, and true if
+    /// a plain client has created or damaged the group. Returns `None` for an unknown group.
     pub(super) fn read(&mut self, id: &[u8]) -> Result<Option<(Entering, u64, bool)>> {
         let hash = self.key(GROUP.before, id);
         let uris = self.key(URIS.before, id);
@@ -56,7 +56,7 @@ impl<K: Store> Plain<'_, K> {
             .each_ref()
             .map(|field| field.as_ref().map(AsRef::as_ref));
         let mut group = Group::read(fields);
-        // Only options were set.
+        // The group has only options.
         let is_bare = fields[..4].iter().all(Option::is_none);
         let mut damaged =
             (exists || kept.is_some()) && !group.ours && !(exists && is_bare && kept.is_none());
@@ -107,7 +107,7 @@ impl<K: Store> Plain<'_, K> {
         Ok(Some((entering, own_fields, damaged)))
     }
 
-    /// Moves a group to the packed frontier; returns true if it was there.
+    /// Moves a group to the packed frontier; returns true if the group was in plain keys.
     pub(super) fn pack(&mut self, packed: &mut Packed, id: &[u8]) -> Result<bool> {
         let Some((mut entering, _, damaged)) = self.read(id)? else {
             return Ok(false);

@@ -1,7 +1,7 @@
 //! The compact form of a group in memory.
 //!
-//! Times are stored relative to the due time, and what a group does not have takes no space: a group that waits and
-//! has never been fetched from takes 11 bytes besides its id.
+//! Times are stored relative to the due time, and unset fields take no space: a waiting group without an
+//! earlier fetch takes 11 bytes besides its id.
 
 use smallvec::SmallVec;
 
@@ -19,7 +19,7 @@ pub(super) type Counts = SmallVec<[(u32, u64); 1]>;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Record {
     pub group: Group,
-    /// The hash of the group would exist in plain storage.
+    /// True if the group would have a hash in plain storage.
     pub exists: bool,
     /// Scores in `chg_wait`, `chg_busy` and `chg_idle`.
     pub scores: [Option<f64>; SETS],
@@ -49,24 +49,25 @@ const EXPIRED: u64 = 1 << 10;
 const OPTIONS: u64 = 1 << 11;
 const NEXT: u64 = 1 << 12;
 const LISTED: u64 = 1 << 13;
-/// Two bits for each set: absent, at the usual time, within the millisecond of that time, anywhere.
+/// Two bits for each set: absent, at the usual time, within the millisecond of the usual time, or
+/// at another time.
 const SCORES: u32 = 14;
 const USUAL: u64 = 1;
 const WITHIN: u64 = 2;
 const ANYWHERE: u64 = 3;
 
-/// Returns the usual score of a group in each set: its due time; its first deadline.
+/// Returns the usual score of a group in each set: its due time, or its first deadline.
 fn usual(group: &Group) -> [Millis; SETS] {
     [group.due, group.first_deadline().unwrap_or(0), group.due]
 }
 
 impl Record {
-    /// Returns true if nothing is stored, so that the group need not be kept.
+    /// Returns true if the record is empty, so that the group can be removed.
     pub fn is_empty(&self) -> bool {
         !self.is_stored() && self.listed == 0
     }
 
-    /// Returns true if anything but places in `chg_ready` is stored.
+    /// Returns true if the record contains more than places in `chg_ready`.
     pub fn is_stored(&self) -> bool {
         self.exists || self.scores != [None; SETS] || !self.counts.is_empty()
     }
@@ -82,8 +83,8 @@ impl Record {
         self.write_with(0, &self.counts, self.next.as_ref(), (0, 0), out);
     }
 
-    /// Appends the compact form, with the due time relative to a base, and without what names other groups or
-    /// executions, and the places in `chg_ready`.
+    /// Appends the compact form, with the due time relative to a base. Omits references to other groups and
+    /// to executions, and the places in `chg_ready`.
     pub fn write_alone(&self, base: Millis, out: &mut Vec<u8>) {
         self.write_with(base, &[], None, (0, 0), out);
     }
@@ -171,7 +172,7 @@ impl Record {
         }
     }
 
-    /// Reads what [`Record::write`] wrote.
+    /// Parses the result of [`Record::write`].
     ///
     /// # Errors
     /// Fails if the bytes are malformed.
@@ -269,7 +270,7 @@ impl Record {
             Default::default()
         };
         if !self.group.ours {
-            // Only options were set.
+            // The group has only options.
             let [due, uris, state, leases, _] = &mut values;
             for value in [due, uris, state, leases] {
                 *value = None;
@@ -278,21 +279,21 @@ impl Record {
         values
     }
 
-    /// Returns the number of those fields.
+    /// Returns the number of fields that [`Record::own_values`] returns.
     pub fn own_fields(&self) -> u64 {
         let group = &self.group;
         let options = u64::from(group.options != Options::default());
         let leases = group.expired > 0 || !group.holds.is_empty() || group.last.is_some();
         match (self.exists, group.ours) {
             (false, _) => 0,
-            // Only options were set.
+            // The group has only options.
             (true, false) => options,
             (true, true) => 3 + u64::from(leases) + options,
         }
     }
 }
 
-/// Appends a token: the milliseconds in it relative to a time, and the rest.
+/// Appends a token: its milliseconds relative to a time, and its remaining digits.
 fn put_token(out: &mut Vec<u8>, token: Token, time: Millis) {
     put(out, zigzag(token / 1000, time));
     put(out, token % 1000);
@@ -306,7 +307,7 @@ fn read_token(from: &mut Reader<'_>, time: Millis) -> Result<Token, Malformed> {
     token.ok_or(Malformed::NUMBER)
 }
 
-/// Returns how a score is stored relative to the usual one.
+/// Returns the two bits for a score, compared with the usual score.
 fn place(score: Option<f64>, usual: Millis) -> (u64, u64) {
     let Some(score) = score else {
         return (0, 0);

@@ -1,8 +1,8 @@
 //! Logs as replicas apply them, and a packed frontier as a sequence of logs, in files.
 //!
 //! A file contains groups and their URIs as they are in memory, after the symbol tables and the executions that they
-//! refer to. Everything is checked when it is loaded, but compressed URIs are not expanded: a hostile file can contain
-//! any URIs.
+//! refer to. Loading checks everything but does not expand compressed URIs, so a hostile file can contain any
+//! URIs.
 
 use smallvec::SmallVec;
 
@@ -26,8 +26,8 @@ pub const ENVELOPE: Envelope = Envelope {
     version: 2,
 };
 
-/// Size at which a chunk ends, in bytes. Large queues are written in parts of half of it, so that a chunk with its last
-/// entry stays below [`CHUNK_BYTES`].
+/// Size at which a chunk ends, in bytes. Large queues are written in parts of half this size, so that a chunk
+/// stays below [`CHUNK_BYTES`] even with its last entry.
 const ENOUGH: usize = CHUNK_BYTES / 2;
 
 /// Flags of the URIs of a group: executions are stored by name, and URIs are mixed.
@@ -84,10 +84,10 @@ pub(super) enum Loading {
 type Unplaced = [Vec<(f64, u32)>; SETS];
 
 impl Packed {
-    /// Applies a log of changes, with what moves elements to and from plain keys.
+    /// Applies a log of changes. `carrier` moves elements to and from plain keys.
     ///
     /// # Errors
-    /// Says what is wrong with the log; the entries before are applied.
+    /// Describes the fault in the log; the entries before it are applied.
     pub fn apply(&mut self, log: &[u8], carrier: Option<&mut dyn Carrier>) -> Result<(), String> {
         self.loading = Loading::Ended;
         self.forget_agendas();
@@ -399,7 +399,8 @@ impl Packed {
         Ok(())
     }
 
-    /// Writes everything as logs that do not depend on the layout in memory, each of which is passed on.
+    /// Writes the frontier as logs that do not depend on the layout in memory, and passes each log to
+    /// `each`.
     fn entries(&self, log: &mut Log, each: &mut dyn FnMut(&mut Log)) {
         if self.moving_number() != 0 {
             log.begin(Kind::Moving).number(self.moving_number());
@@ -430,8 +431,8 @@ impl Packed {
         self.rest(log, true, each);
     }
 
-    /// Writes the order of the ready groups, the small parts, and what is known of URLs; with `singly`, one entry for
-    /// each URL.
+    /// Writes the order of the ready groups, the small parts, and the records of known URLs; with `singly`,
+    /// one entry for each URL.
     fn rest(&self, log: &mut Log, singly: bool, each: &mut dyn FnMut(&mut Log)) {
         self.ready
             .range(0, self.ready.len() as usize, &mut |_, slot| {
@@ -467,7 +468,8 @@ impl Packed {
         self.known_entries(log, singly, each);
     }
 
-    /// Writes the value in chunks, at least one, each of which has the checksum of the one before in its own.
+    /// Writes the value in one or more chunks. The checksum of each chunk includes the checksum of the
+    /// previous chunk.
     pub fn save(&self, chunk: &mut dyn FnMut(&[u8])) {
         self.save_in(ENOUGH, chunk);
     }
@@ -519,8 +521,8 @@ impl Packed {
                 None => {}
             }
         }
-        // While they are loaded, a group may hold and release the numbers of its executions. So they come after all
-        // others that refer to executions by number.
+        // Write these groups after all others that refer to executions by number, because loading such a
+        // group may add and remove references to the numbers of its executions.
         for slot in crowds {
             if let Some(stock) = self.groups.saved_apart(slot) {
                 save_apart(self.groups.id(slot), stock, part, &mut log, &mut each);
@@ -531,11 +533,11 @@ impl Packed {
         end(&mut log);
     }
 
-    /// Adds the contents of the next chunk. The first one must come into a new frontier.
+    /// Adds the contents of the next chunk. The first chunk must be loaded into a new frontier.
     ///
     /// # Errors
-    /// Says what is wrong with the chunk. A chunk that does not follow the one before changes nothing; any other error
-    /// empties the frontier.
+    /// Describes the fault in the chunk. A chunk that does not follow the previous chunk changes nothing; any
+    /// other error empties the frontier.
     pub fn load(&mut self, chunk: &[u8]) -> Result<(), String> {
         let opened = ENVELOPE.open(chunk)?;
         let before = match self.loading {
@@ -561,7 +563,7 @@ impl Packed {
     /// Checks that all chunks have been read.
     ///
     /// # Errors
-    /// Says that chunks are missing.
+    /// Fails if chunks are missing.
     pub fn loaded(&self) -> Result<(), String> {
         match self.loading {
             Loading::After(_) => Err("the last chunks of a packed frontier are missing".into()),
@@ -569,7 +571,7 @@ impl Packed {
         }
     }
 
-    /// Passes on each element of the value, for digests.
+    /// Passes each element of the value to `each`, for digests.
     pub fn elements(&self, element: &mut dyn FnMut(&[&[u8]])) {
         let mut log = Log::default();
         let mut position = 0_u64;
@@ -578,7 +580,8 @@ impl Packed {
             if bytes.is_empty() {
                 return;
             }
-            // The order of the ready groups counts, that of other elements does not.
+            // The digest depends on the order of the ready groups, but not on the order of other
+            // elements.
             if bytes.first() == Some(&(Kind::Push as u8)) {
                 position += 1;
             }
@@ -614,12 +617,12 @@ mod tests {
         chunks
     }
 
-    /// Makes groups of one, a few and very many URIs of several executions, with leases.
+    /// Creates groups with one, a few and very many URIs of several executions, and with leases.
     fn filled() -> Packed {
         let mut packed = Packed::default();
         for (group, uris) in [("one", 1), ("few", 9_usize), ("many", 6_000)] {
             for n in 0..uris {
-                // Long enough for several chunks.
+                // Make the URIs long enough for several chunks.
                 let hash = xxhash_rust::xxh3::xxh3_128(&n.to_le_bytes());
                 let more = format!("{hash:x}").repeat(8 * usize::from(uris > 9));
                 let uri = format!("https://{group}.example/page-{n:x}/{more}");
@@ -674,7 +677,8 @@ mod tests {
         loaded.verify();
     }
 
-    /// Makes a group of which all URIs are stored by the names of their executions, and some are translated.
+    /// Creates a group in which all URIs are stored under the names of their executions, and some URIs are
+    /// translated.
     fn half_left() -> Packed {
         let mut packed = filled();
         for n in 0..40_u32 {

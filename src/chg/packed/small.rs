@@ -1,4 +1,4 @@
-//! The small parts of a packed frontier, kept as the plain keys keep them, in ordered maps.
+//! The small parts of a packed frontier, stored in ordered maps in the form of the plain keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,7 +49,7 @@ impl Sorted {
     }
 }
 
-/// A list, whose elements have growing numbers.
+/// A list, whose elements have increasing numbers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct List {
     elements: BTreeMap<u64, Bytes>,
@@ -91,7 +91,7 @@ impl List {
 /// A hash.
 pub(super) type Hash = BTreeMap<Bytes, Bytes>;
 
-/// The small parts, by the names of the keys that they stand for.
+/// The small parts, by the names of their plain keys.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Small {
     pub hashes: BTreeMap<Bytes, Hash>,
@@ -162,7 +162,7 @@ impl Small {
         Some(element)
     }
 
-    /// Returns the number of memory blocks, roughly.
+    /// Returns the approximate number of memory blocks.
     pub fn pieces(&self) -> usize {
         let hashes = self.hashes.values().map(BTreeMap::len);
         let sorted = self.sorted.values().map(|sorted| sorted.len() as usize);
@@ -170,7 +170,7 @@ impl Small {
         hashes.chain(sorted).chain(lists).sum()
     }
 
-    /// Returns the memory use in bytes, roughly.
+    /// Returns the approximate memory use in bytes.
     pub fn memory(&self) -> usize {
         let each = 48;
         let hashes = self.hashes.values().map(|hash| hash.len() * 2 * each);

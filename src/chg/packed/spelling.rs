@@ -23,7 +23,7 @@ enum Name {
     Other(SmallVec<[u8; 32]>),
 }
 
-/// Beginnings of hosts. A host is split at the longest one.
+/// Beginnings of hosts. The longest matching beginning is split off.
 const SCHEMES: [&[u8]; 5] = [
     b"",
     b"http://",
@@ -42,7 +42,7 @@ const OTHER: u8 = 1;
 
 impl Spelling {
     /// Creates the spelling of a group with that id, to which a URI is about to be added. Counts the group as
-    /// an owner of its table; the caller must call [`Texts::retire`] with it in the end.
+    /// an owner of the symbol table, so the caller must finally call [`Texts::retire`] with this table.
     pub fn new(texts: &mut Texts, id: &[u8], first_uri: &[u8]) -> Spelling {
         let host = texts::host_of(first_uri);
         let host = if host.len() <= HOST_BYTES { host } else { b"" };
@@ -86,7 +86,7 @@ impl Spelling {
         [SCHEMES[usize::from(self.scheme)], name]
     }
 
-    /// Returns the mark of a URI, and its part that is compressed.
+    /// Returns the mark of a URI, and the part of the URI that is compressed.
     fn split<'a>(&self, id: &[u8], uri: &'a [u8]) -> (u8, &'a [u8]) {
         let [scheme, name] = self.host(id);
         let rest = uri.strip_prefix(scheme);
@@ -96,7 +96,7 @@ impl Spelling {
         }
     }
 
-    /// Learns from a URI of the group, for tables of later groups.
+    /// Adds a URI of the group to the training sample for the tables of later groups.
     pub fn learn(&self, texts: &mut Texts, id: &[u8], uri: &[u8]) {
         texts.learn(self.split(id, uri).1);
     }
@@ -108,7 +108,7 @@ impl Spelling {
         texts.compress(self.table, mark, rest, out);
     }
 
-    /// Appends the URI of compressed bytes.
+    /// Expands compressed bytes, and appends the URI.
     pub fn expand(&self, texts: &Texts, id: &[u8], bytes: &[u8], out: &mut Vec<u8>) {
         if Texts::mark(bytes) == WITH_HOST {
             for part in self.host(id) {
@@ -118,8 +118,8 @@ impl Spelling {
         texts.expand(self.table, bytes, out);
     }
 
-    /// Appends the spelling: one or two bytes if the host is the id of the group after a scheme, `www.` or
-    /// nothing.
+    /// Appends the spelling. It takes one or two bytes if the host consists of an optional scheme or
+    /// `www.` and the id of the group.
     pub fn write(&self, out: &mut Vec<u8>) {
         let is_other = matches!(self.name, Name::Other(_));
         let host = u64::from(self.scheme) * 2 + u64::from(is_other);
@@ -283,7 +283,7 @@ mod tests {
         )
     }
 
-    /// Returns a URI of the kinds of the benchmarks of the dedupe index.
+    /// Returns a URI like those in the benchmarks of the dedupe index.
     fn page(group: u64, i: u64) -> String {
         const NAMES: [&str; 8] = [
             "archive", "museum", "gazette", "library", "parish", "kommune", "radio", "journal",

@@ -1,4 +1,4 @@
-//! Records that disagree with the queues, for `CHG.CHECK` and `CHG.REPAIR`.
+//! Finds records of URLs that contradict the queues, for `CHG.CHECK` and `CHG.REPAIR`.
 
 use std::collections::BTreeSet;
 
@@ -15,9 +15,9 @@ pub struct Unknown {
     pub execution: Vec<u8>,
     /// The URL, or its key.
     pub url: Vec<u8>,
-    /// The state that its record has; `None` if it has no record.
+    /// The state in the record of the URL; `None` without a record.
     pub found: Option<State>,
-    /// The state that its record should have.
+    /// The correct state.
     pub state: State,
     print: Print,
     record: Known,
@@ -65,7 +65,7 @@ impl Packed {
         (unknown.collect(), next)
     }
 
-    /// Gives a URL the record that it should have.
+    /// Corrects the record of a URL.
     pub fn record_url(&mut self, unknown: Unknown) {
         if let Some(member) = self.known.member(&unknown.execution) {
             let space = member.space.clone();
@@ -74,7 +74,7 @@ impl Packed {
     }
 
     /// Visits the records of queued and leased URLs on a page of an execution's space: the hash of the group, and the
-    /// fingerprint. Returns where the next page begins.
+    /// fingerprint. Returns the position of the next page.
     pub fn records_with_text(
         &self,
         execution: &[u8],
@@ -143,7 +143,8 @@ impl Packed {
         page.unwrap_or_default()
     }
 
-    /// Forgets URLs that records have as queued or leased in groups with a hash. Returns their number.
+    /// Forgets the URLs with these fingerprints whose records say that they are queued or leased in a
+    /// group with this hash. Returns their number.
     pub fn forget_lost(&mut self, execution: &[u8], hash: u32, prints: &BTreeSet<Print>) -> u64 {
         let Some((member, space)) = self.known.of(execution) else {
             return 0;

@@ -1,4 +1,4 @@
-//! Groups that leave a packed frontier, written as the plain keys that they would have in plain storage.
+//! Writes groups that leave a packed frontier to plain keys.
 
 use crawlspace_host::keyspace::Result;
 use smallvec::SmallVec;
@@ -18,7 +18,7 @@ impl<K: Store> Plain<'_, K> {
         };
         let hash = self.key(GROUP.before, id);
         let uris = self.key(URIS.before, id);
-        // Of other programs: the group is packed.
+        // Delete keys that another program created under these names: the group is packed.
         self.ks.delete(&hash)?;
         self.ks.delete(&uris)?;
         packed.groups.look(slot, |open| {

@@ -192,7 +192,7 @@ impl<P: Store, H: Home<P>> Keyspace for Both<P, H> {
     fn hash_set_new(&mut self, key: &Self::Name, field: &[u8], value: &[u8]) -> Result<bool> {
         match key {
             BothName::One(key) => return self.either.hash_set_new(key, field, value),
-            // The packed frontier knows the groups of an execution from the groups, which may be in either storage.
+            // A packed frontier stores the executions in the groups, which may be in either storage.
             BothName::Two(two) if two.part == Part::Of => {
                 let new = self.to();
                 return self.either.hash_set_new(two.in_storage(new), field, value);
@@ -500,7 +500,7 @@ impl<P: Store, H: Home<P>> Keyspace for Both<P, H> {
         if two.part != Part::Total {
             self.bring_number(two)?;
         }
-        // The packed total follows from the counts of executions.
+        // In packed storage, the total is computed from the counts of executions.
         let new = self.to();
         self.either.number_add(two.in_storage(new), change)
     }

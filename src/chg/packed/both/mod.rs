@@ -1,12 +1,15 @@
-//! The key space of a frontier in either storage, or on the way from one to the other.
+//! The key space of a frontier in plain keys, in a packed value, or during the conversion between
+//! the two storages.
 //!
 //! While a frontier moves, each of its elements is in exactly one storage: a group with its URIs and its places in the
-//! sorted queues, a field of any other hash, a member of any other sorted set, a number. Reads look where the element
-//! is, and move nothing. A write moves the element to the new storage first; only groups that leave the packed frontier
-//! are written where they are, because a large one takes long to leave. A list is in two parts: the new storage has its
-//! head, the old one its tail; elements are appended to the old part as long as there is one.
+//! sorted queues, a field of any other hash, a member of any other sorted set, a number. Reads use the
+//! storage that contains the element, and move nothing. A write moves the element to the new storage first;
+//! only groups that leave the packed frontier are written in their old storage, because moving a large group
+//! takes long. A list is in two parts: the new storage has its head, the old one its tail; elements are
+//! appended to the old part as long as there is one.
 //!
-//! The documented keys have other names meanwhile ([`MOVING`](super::element::MOVING)), because markers are in their places.
+//! During a conversion, the documented keys have other names ([`MOVING`](super::element::MOVING)), because
+//! markers take their names.
 
 mod keyspace;
 mod store;
@@ -23,11 +26,11 @@ use super::name::Part;
 use super::{Name, Packed};
 use crate::storage::Storage;
 
-/// Makes and removes packed frontiers.
+/// Creates and deletes packed frontiers.
 pub trait Home<P>: Holder {
     /// Opens the packed frontier with a prefix.
     fn open(plain: &P, prefix: &[u8]) -> Self;
-    /// Stores changes so far, and makes the key and its markers.
+    /// Stores the changes so far, and creates the key and its markers.
     ///
     /// # Errors
     /// Any server error.
@@ -107,7 +110,8 @@ impl<N: AsRef<[u8]>> AsRef<[u8]> for BothName<N> {
     }
 }
 
-/// Position of a scan: in either storage, and whether the old one was scanned to its end.
+/// Position of a scan: a cursor in either storage, and true if the old storage was scanned to its
+/// end.
 #[derive(Clone)]
 pub struct BothCursor<C> {
     at: (C, u64),
@@ -218,19 +222,20 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         self.move_with(|plain, packed| plain.bring_logged(packed, &element))
     }
 
-    /// Moves an element to the new storage for a command, which then writes to it.
+    /// Moves an element to the new storage for a command that is about to write the element.
     fn bring_first(&mut self, element: Element<'_>) -> Result<bool> {
         let moved = self.bring(element)? > 0;
         if moved && self.to() == Storage::Plain {
-            // A replica must not get the writes to plain keys before the log.
+            // Send the log to replicas before the writes to plain keys.
             let packed = self.either.packed.as_mut();
             packed.expect("the frontier is moving").store()?;
         }
         Ok(moved)
     }
 
-    /// Returns the storage that a group is written to. A group enters the packed frontier with its first write, but it
-    /// leaves only by itself, because it may be large.
+    /// Returns the storage that a group is written to. The first write to a group moves the group to the
+    /// packed frontier. Only the conversion itself moves a group to plain keys, because the group may be
+    /// large.
     fn home(&mut self, id: &[u8]) -> Result<Storage> {
         if self.to() == Storage::Plain {
             return self.storage_of(id);
@@ -261,12 +266,12 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         })
     }
 
-    /// Moves a field of a hash, which is then written; returns true if it moved.
+    /// Moves a field of a hash before the field is written; returns true if it moved.
     fn bring_field(&mut self, key: &Two<P::Name>, field: &[u8]) -> Result<bool> {
         self.bring_first(Element::Field(key.packed().own(), field))
     }
 
-    /// Moves a number, which is then written.
+    /// Moves a number before the number is written.
     fn bring_number(&mut self, key: &Two<P::Name>) -> Result<()> {
         self.bring_first(Element::Number(key.packed().own()))
             .map(drop)
@@ -286,7 +291,8 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         Ok((head, self.either.list_len(key.in_storage(old))?))
     }
 
-    /// Returns the part of a list that has an element, and the position of the element there.
+    /// Returns the part of a list that contains an element, and the position of the element in this
+    /// part.
     fn element<'a>(
         &mut self,
         key: &'a Two<P::Name>,
@@ -340,7 +346,7 @@ impl<P: Store, H: Home<P>> Both<P, H> {
 
 type Ranked<V> = Option<(V, f64)>;
 
-/// Returns true if a member comes before another one; one that is missing comes last.
+/// Returns true if member `a` comes before member `b`; a missing member comes last.
 fn precedes<V: AsRef<[u8]>>(a: &Ranked<V>, b: &Ranked<V>) -> bool {
     match (a, b) {
         (Some((a, score)), Some((b, other))) => {

@@ -110,7 +110,8 @@ impl<P: Store, H: Home<P>> Store for Both<P, H> {
                 if self.either.put_group(key, group, more)? {
                     return Ok(true);
                 }
-                // It was read as a packed group, and has been deleted since.
+                // The group was in the packed frontier when it was read, and has been deleted
+                // since.
                 for (field, value) in FIELD_NAMES.iter().zip(group.write()) {
                     match value {
                         Some(value) => drop(self.either.hash_set(key, field, &value)?),
