@@ -87,7 +87,7 @@ pub type TaggedId = (Vec<u8>, Vec<u8>);
 pub struct Page<T> {
     /// Cursor of the next page; 0 after the last page.
     pub next: u64,
-    /// Items of this page. A page may be empty even if it is not the last one.
+    /// Items of this page. A page may be empty even if more pages follow.
     pub items: Vec<T>,
 }
 

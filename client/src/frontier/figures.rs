@@ -103,7 +103,8 @@ map_reply! {
         due: u64,
         /// Time since the earliest of the due groups became due, in milliseconds.
         oldest_ready_ms: u64,
-        /// Earliest time at which a group may be leased; -1 if nothing can be leased without a further call.
+        /// Earliest time at which a group may be leased; -1 if no group can be leased until another command
+        /// changes the frontier.
         next_due_ms: i64,
         /// Number of queued URIs.
         uris: u64,
@@ -153,8 +154,8 @@ map_reply! {
         uris: u64,
         /// True if the execution is paused.
         paused: bool,
-        /// Earliest time at which one of the URIs may be leased; -1 if nothing can be leased without a further
-        /// call.
+        /// Earliest time at which one of the URIs may be leased; -1 if no URI can be leased until another
+        /// command changes the frontier.
         next_due_ms: i64,
         /// Number of queued URLs.
         queued: Option<u64>,

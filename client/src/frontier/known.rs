@@ -51,7 +51,7 @@ debug_as_text! { Request<'_> { url: plain, key: text, payload: text } }
 /// The outcome of the discovery of a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discovered {
-    /// The URL was new and is queued. Its group has this number of URIs now.
+    /// The URL was new and is queued. Contains the number of URIs that its group has now.
     New(u64),
     /// The execution knows the URL.
     Known,
@@ -98,7 +98,7 @@ impl Settled<'_> {
 pub enum State {
     /// The URL is queued.
     Queued,
-    /// A worker has the URL. A lease that has expired counts until a command ends it.
+    /// A worker holds a lease of the URL. A lease that has expired counts until a command ends it.
     Leased,
     /// The URL was fetched.
     Done,
@@ -128,7 +128,7 @@ pub struct Known {
     pub due: Option<Millis>,
     /// Status of the last fetch, if the worker reported it.
     pub status: Option<u16>,
-    /// Number of expired leases; 15 stands for 15 and more.
+    /// Number of expired leases; 15 means 15 or more.
     pub attempts: u32,
     /// Time of the last change of the state, rounded down to ten minutes.
     pub changed: Millis,
@@ -211,7 +211,7 @@ pub struct ListedUrl {
     pub due: Option<Millis>,
     /// Status of the last fetch, if the worker reported it.
     pub status: Option<u16>,
-    /// Number of expired leases; in a done URL, 15 stands for 15 and more.
+    /// Number of expired leases; for a done URL, 15 means 15 or more.
     pub attempts: u32,
     /// Time of the last change of its state, rounded down to ten minutes, if the execution remembers its URLs.
     pub changed: Option<Millis>,
@@ -291,7 +291,7 @@ impl<S: Ask> Frontier<S> {
     }
 
     /// Queues the requests that the execution does not know yet, each with a key that identifies it and
-    /// a payload that comes back with its lease (`CHG.DISCOVER … KEYPAYLOAD`); otherwise as
+    /// a payload that is returned with its lease (`CHG.DISCOVER … KEYPAYLOAD`); otherwise as
     /// [`discover`](Frontier::discover).
     ///
     /// # Errors
@@ -316,8 +316,8 @@ impl<S: Ask> Frontier<S> {
         self.repeat(discover)
     }
 
-    /// Queues the URLs that the execution does not know yet, each with a payload that comes back with its lease
-    /// (`CHG.DISCOVER … PAYLOAD`); otherwise as [`discover`](Frontier::discover).
+    /// Queues the URLs that the execution does not know yet, each with a payload that is returned with its
+    /// lease (`CHG.DISCOVER … PAYLOAD`); otherwise as [`discover`](Frontier::discover).
     ///
     /// # Errors
     /// Returns the errors of [`discover`](Frontier::discover).
@@ -341,9 +341,9 @@ impl<S: Ask> Frontier<S> {
         self.repeat(discover)
     }
 
-    /// Ends or schedules URLs by name, with or without a lease (`CHG.SETTLE`). The status is that of the
-    /// URLs that end. Returns for each URL whether something changed; `None` if it was refused because
-    /// the budget of its group is used up or the execution is being dropped.
+    /// Ends or schedules URLs by name, with or without a lease (`CHG.SETTLE`). The frontier stores
+    /// `status` with the URLs that end. Returns for each URL whether something changed; `None` if it was
+    /// refused because the budget of its group is used up or the execution is being dropped.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -432,9 +432,9 @@ impl<S: Ask> Frontier<S> {
         self.repeat(known)
     }
 
-    /// Returns a page of up to `count` URLs of an execution: those in a state, or without it those that are queued or
-    /// leased (`CHG.URIS … EXECUTION`). Lists URLs that are done or given up only if the execution keeps their texts
-    /// ([`Space::text`]). Paging works as in [`Frontier::list`].
+    /// Returns a page of up to `count` URLs of an execution: the URLs in `state` or, without a state, the
+    /// queued and leased URLs (`CHG.URIS … EXECUTION`). Lists URLs that are done or given up only if the
+    /// execution keeps their texts ([`Space::text`]). Paging works as in [`Frontier::list`].
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -468,8 +468,8 @@ impl<S: Ask> Frontier<S> {
         self.repeat(paged(uris, cursor, count))
     }
 
-    /// Counts the URLs that the execution knows, of all groups or of one (`CHG.COUNT`). With a group,
-    /// the server looks at all URLs.
+    /// Counts the URLs that the execution knows, in all groups or in one group (`CHG.COUNT`). With a
+    /// group, the server scans all URLs of the execution.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -489,9 +489,9 @@ impl<S: Ask> Frontier<S> {
         self.server.ask(Call::new(count).repeatable().waits())
     }
 
-    /// Forgets URLs, so that they are new when they are discovered again (`CHG.FORGET … URIS`). A
-    /// queued URL leaves the queue, and a leased one is kept. Returns the number of forgotten URLs;
-    /// after a retry, the number covers only the second attempt.
+    /// Forgets URLs, so that they are new when they are discovered again (`CHG.FORGET … URIS`).
+    /// Queued URLs are removed from the queue; leased URLs are not forgotten. Returns the number of
+    /// forgotten URLs; after a retry, the number covers only the second attempt.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -554,7 +554,7 @@ impl<S: Ask> Frontier<S> {
     }
 
     /// Creates the memory of an execution (`CHG.SPACE`). Without this call, the first discovery creates
-    /// one with the default options.
+    /// a memory with the default options.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;

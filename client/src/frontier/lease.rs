@@ -23,7 +23,7 @@ pub struct Lease {
     pub chg: Vec<u8>,
     /// Token of the lease, unique per lease.
     pub token: u64,
-    /// Time at which the lease expires. Then another worker can lease the group.
+    /// Time at which the lease expires. After this time, another worker can lease the group.
     pub deadline: Millis,
     /// Time at which the group became due.
     pub due: Millis,
@@ -32,7 +32,8 @@ pub struct Lease {
     /// Execution that queued the URI. `None` when the frontier only counts URIs.
     #[serde(serialize_with = "as_optional_text")]
     pub execution: Option<Vec<u8>>,
-    /// URI to fetch, the first one of several. `None` when the frontier only counts URIs.
+    /// URI to fetch; the first URI if the lease has several. `None` when the frontier only counts
+    /// URIs.
     #[serde(serialize_with = "as_optional_text")]
     pub uri: Option<Vec<u8>>,
     /// All URIs to fetch, if the request named [`uris`](Next::uris), [`gate`](Next::gate) or
@@ -43,7 +44,7 @@ pub struct Lease {
 
 debug_as_text! { Lease { chg: text, token: plain, deadline: plain, due: plain, count: plain, execution: optional, uri: optional, uris: plain } }
 
-/// A leased URI with all that belongs to it.
+/// A leased URI with its key, payload and counts.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct LeasedUri {
     /// URI to fetch.
@@ -515,20 +516,20 @@ impl<S: Steps> Frontier<S> {
             }
             match self.server.step(call.renewal(command)).await? {
                 Some(leases) => return Ok(leases),
-                // `CLIENT UNBLOCK` also ends a wait. For a caller that waits without limit, ask
-                // again.
+                // `CLIENT UNBLOCK` also ends a wait. If the caller waits without limit, repeat the
+                // request.
                 None if next.wait.left(begun.elapsed(), max).is_some() => {}
                 None => return Ok(Vec::new()),
             }
         }
     }
 
-    /// Returns the maximum wait per call. It is shorter than the timeout for a silent server.
+    /// Returns the maximum wait per call, which is shorter than the timeout for a silent server.
     fn max_wait(&self) -> Duration {
         MAX_WAIT.min(self.server.max_wait())
     }
 
-    /// Releases a lease and requests the next one in the same round trip (`CHG.RELEASE … NEXT`).
+    /// Releases a lease and requests the next lease in the same round trip (`CHG.RELEASE … NEXT`).
     /// Ignores `next.count`: a release returns at most one new lease.
     ///
     /// ```no_run

@@ -15,9 +15,9 @@ map_reply! {
         file_edges: u64,
         /// Number of tags that carry tags.
         tag_ids: u64,
-        /// Number of tags that they carry.
+        /// Total number of tags that these tags carry.
         tag_edges: u64,
-        /// Number of captures in the staged copy. It is also 0 if there is no staged copy.
+        /// Number of captures in the staged copy. The number is also 0 if there is no staged copy.
         staged_record_ids: u64,
         /// Number of files in the staged copy.
         staged_file_ids: u64,

@@ -8,7 +8,7 @@ use crate::server::{Ask, Call};
 /// An access point.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Point {
-    /// Name of the access point. It may be a pattern, such as `org-(\d+)`.
+    /// Name of the access point. The name may be a pattern, such as `org-(\d+)`.
     pub name: Vec<u8>,
     /// Expression that a capture must satisfy, such as `org:$1 & !private`.
     pub expression: Vec<u8>,

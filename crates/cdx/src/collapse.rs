@@ -60,7 +60,7 @@ impl Collapse {
     }
 
     /// Returns true if the line's value differs from that of the previous line; always true for the first
-    /// line. The line then becomes the previous one.
+    /// line. The next call compares its line with this line.
     ///
     /// # Errors
     /// Fails when the line does not have the field.

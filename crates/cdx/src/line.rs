@@ -84,7 +84,7 @@ pub enum Read<'a> {
     Capture(Line<'a>),
 }
 
-/// The line of a capture. It borrows the bytes that it was read from.
+/// The line of a capture. The line borrows the bytes that it was read from.
 #[derive(Clone, Debug)]
 pub struct Line<'a> {
     raw: &'a [u8],

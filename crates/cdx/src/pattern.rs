@@ -13,8 +13,8 @@ use regex_syntax::hir::{Class, Hir, HirKind};
 const NESTING: u32 = 100;
 
 /// Limits above which compiling takes milliseconds, which is too long for the main thread of the
-/// server. They limit the number of alternatives and the size of the program in bytes, as estimated
-/// from the pattern.
+/// server. The limits apply to the number of alternatives, and to the program size in bytes that is
+/// estimated from the pattern.
 const HEAVY_ALTERNATIVES: usize = 1000;
 const HEAVY_SIZE: usize = 8 * 1024;
 

@@ -63,8 +63,8 @@ pub fn lookup_url(url: &str, method: &str, content_type: Option<&str>, body: &[u
     append(url, &method, &appendix)
 }
 
-/// Returns the look-up URL of a request as cdxj-indexer 1.5.0 and wacz 0.6.0 write it. It differs from pywb's
-/// if the JSON contains `null` or a number such as `1.0`, or if the body is empty.
+/// Returns the look-up URL of a request as cdxj-indexer 1.5.0 and wacz 0.6.0 write it. The URL differs from
+/// pywb's URL if the JSON contains `null` or a number such as `1.0`, or if the body is empty.
 ///
 /// ```
 /// use crawlspace_cdx::post::lookup_url_of_indexer;

@@ -146,8 +146,8 @@ pub fn range(url: &str, match_type: MatchType) -> Result<KeyRange, BadUrl> {
         MatchType::Exact => (format!("{key} "), format!("{key}!").into_bytes()),
         MatchType::Range => (format!("{key} "), Vec::new()),
         MatchType::Prefix => {
-            // Canonicalization removes a trailing `/` or `?`, but a query that ends with one means the URLs
-            // below it.
+            // Canonicalization removes a trailing `/` or `?`, but a query that ends with `/` or `?` selects
+            // the URLs below this path.
             for end in ['/', '?'] {
                 if url.ends_with(end) && !key.ends_with(end) {
                     key.push(end);

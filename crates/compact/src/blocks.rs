@@ -8,7 +8,7 @@ const BITS: u32 = 8;
 
 /// A list that grows and shrinks at its end.
 pub struct Blocks<T> {
-    /// Blocks: all full except the last one, none empty.
+    /// Blocks. All blocks except the last are full, and no block is empty.
     blocks: Vec<Vec<T>>,
 }
 

@@ -1,6 +1,6 @@
 //! Index from hashes to numbers, in about nine and a half bytes per entry.
 //!
-//! Several entries may have the same hash. They are stored in the buckets of a
+//! Several entries may have the same hash. Entries are stored in the buckets of a
 //! [`linear`](crate::linear) hash table. [`Interner`](crate::interner) finds an entry faster and
 //! takes a third more memory.
 

@@ -87,11 +87,11 @@ pub mod chg {
         MAX_PARALLEL: u64 = 1000;
         /// Maximum number of leases, of reports, or of entries of a page in one reply.
         MAX_COUNT: u64 = 1000;
-        /// Number of URLs in a call about known URLs.
+        /// Maximum number of URLs in a call about known URLs.
         MAX_URLS: u64 = 10_000;
         /// Maximum length of the key of a URL, in bytes.
         KEY_BYTES: usize = 64;
-        /// Maximum length of what a crawler stores with a URL, in bytes.
+        /// Maximum length of the payload of a URL, in bytes.
         PAYLOAD_BYTES: usize = 64 << 10;
         /// Maximum number of URIs of a lease.
         MAX_LEASED: u64 = 1000;

@@ -46,8 +46,8 @@ impl Client {
         Ok(Client { net, runtime })
     }
 
-    /// Creates a client with the `net` of the current runtime. It must be used on threads of that runtime that are
-    /// allowed to block.
+    /// Creates a client with the `net` of the current runtime. The client must be used on threads of that
+    /// runtime that are allowed to block.
     ///
     /// # Panics
     /// Panics outside of a runtime.

@@ -162,8 +162,8 @@ async fn tunnel(
     proxy.write_all(&request).await.map_err(failed)?;
     proxy.flush().await.map_err(failed)?;
     let mut head = Vec::new();
-    // Bytes after the head would be from the server behind the proxy, which sends nothing before our TLS handshake. So
-    // there are none.
+    // No bytes follow the head: they would be from the server behind the proxy, which sends nothing before
+    // our TLS handshake.
     while length(&head, 0).is_none() {
         if head.len() > MAX_HEAD || proxy.read_buf(&mut head).await.map_err(failed)? == 0 {
             return Err(failed(io::ErrorKind::UnexpectedEof.into()));

@@ -15,7 +15,7 @@ pub enum Error {
     /// The body of the response stalled for too long.
     #[error("the server stopped sending")]
     Silence,
-    /// The guard permits none of the addresses of the host; the text names one of them.
+    /// The guard permits none of the addresses of the host; the text names one of these addresses.
     #[error("{0}")]
     Private(String),
     /// Requests to this server are never sent, even if the guard permits them; the text contains

@@ -37,8 +37,8 @@ const MAX_KEPT: usize = 64 << 20;
 const SMALL: u64 = 1 << 20;
 /// Maximum readahead for sequential reads, in bytes.
 const MAX_AHEAD: u64 = 1 << 20;
-/// Number of bytes at the end of a file that are fetched first with [`First::End`]. They include the records at the
-/// end of a zip file, however long its comment is.
+/// Number of bytes at the end of a file that are fetched first with [`First::End`]. This part includes the
+/// records at the end of a zip file, however long the comment of the zip file is.
 const END: u64 = 4 * PAGE;
 /// Maximum size of a response that contains the whole file although a range was requested, in bytes.
 const MAX_WHOLE: u64 = 16 << 20;
@@ -88,7 +88,7 @@ pub struct RemoteVersion {
     size: u64,
     validators: Validators,
     fetching: Mutex<HashMap<(u64, u64), WeakShared<Fetch>>>,
-    /// The end of the last fetch, and the readahead of the next fetch if it begins there.
+    /// The end of the last fetch, and the readahead of a next fetch that begins at this end.
     ahead: Mutex<(u64, u64)>,
     /// The last time that [`RemoteVersion::read_within`] timed out.
     late: Mutex<Option<Instant>>,
@@ -454,7 +454,7 @@ impl RemoteVersion {
         }))
     }
 
-    /// Streams a part of the file. Its bytes are not cached.
+    /// Streams a part of the file, without caching the bytes.
     ///
     /// # Errors
     /// Fails if the server does not send the part, or the file has changed.
@@ -559,7 +559,7 @@ impl RemoteVersion {
         Ok(bytes)
     }
 
-    /// Marks this version as outdated, unless a later one is known already.
+    /// Marks this version as outdated, unless a later version is known already.
     fn supersede(&self) {
         let mut known = lock(&self.file.known);
         known.take_if(|(last, _)| std::ptr::eq(last.as_ptr(), self));

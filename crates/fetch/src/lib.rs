@@ -1,9 +1,10 @@
 //! Guarded HTTP and S3 requests to other servers.
 //!
-//! Private, loopback and link-local addresses are refused unless the configuration allows them. Host names are resolved
-//! here, requests connect to exactly the addresses that were checked, and every redirect is checked again. Callers
-//! without a [`Guard`] may connect to any address. The proxy environment variables are honoured only for these callers,
-//! because a proxy would bypass the guard. [`blocking`] is for callers that block until the response arrives.
+//! Private, loopback and link-local addresses are refused unless the configuration allows them. The crate
+//! resolves host names itself, requests connect to exactly the addresses that were checked, and every
+//! redirect is checked again. Callers without a [`Guard`] may connect to any address. The proxy environment
+//! variables are honoured only for these callers, because a proxy would bypass the guard. [`blocking`] is for
+//! callers that block until the response arrives.
 //!
 //! An `s3` URL is fetched over HTTP or HTTPS from the object store that the environment configures, whose address is
 //! checked like any other. [`RemoteFile`](file::RemoteFile) is for files of which parts are read repeatedly.
@@ -78,7 +79,7 @@ const MAX_REDIRECTS: usize = 10;
 
 /// The HTTP client that all requests to other servers share: guard, resolver cache, connection pool.
 pub struct Net {
-    /// The guard. Without one, every address is permitted.
+    /// The guard. Without a guard, every address is permitted.
     guard: Option<Guard>,
     /// Proxies of the environment. Only used without a guard, since a proxy connects to any address.
     proxies: Option<Matcher>,
@@ -125,7 +126,7 @@ pub struct Response<B = BodyStream> {
     pub headers: HeaderMap,
     /// The URL of the response, after redirects.
     pub url: Url,
-    /// The body, decompressed. It ends with an error if it is truncated, or exceeds a limit on time or bytes.
+    /// The decompressed body. Reading fails if the body is truncated, or exceeds a limit on time or bytes.
     pub body: B,
 }
 
@@ -216,8 +217,8 @@ impl Net {
         // TLS requests are tunnelled, so they need no proxy form of the request line.
         let proxy = self.proxy(&request.url).filter(|_| !server.0);
         let deadline = Instant::now() + limits.first;
-        // The server may have closed an idle connection, which is only noticed when it is used. So idle connections
-        // only carry requests that may safely be sent twice.
+        // The server may have closed an idle connection, which is only noticed when it is used. Therefore,
+        // only requests that may safely be sent twice use idle connections.
         let safe = matches!(request.method, Method::GET | Method::HEAD);
         if let Some(mut connection) = self.kept(&server).await.filter(|_| safe) {
             let asked = connection.ask(message(request, unpacks, proxy.as_ref())?);

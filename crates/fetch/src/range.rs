@@ -94,8 +94,8 @@ impl Validators {
         }
     }
 
-    /// Describes the difference between these validators and earlier ones. A field that only one of them has is
-    /// ignored.
+    /// Describes the difference between these validators and earlier ones. A field that exists on only one
+    /// side is ignored.
     pub fn difference(&self, first: &Validators) -> Option<String> {
         let differs = |name: &str, a: &Option<String>, b: &Option<String>| match (a, b) {
             (Some(now), Some(before)) if now != before => {

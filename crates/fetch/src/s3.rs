@@ -26,7 +26,7 @@ pub(super) struct Store {
     region: String,
     /// True if a configured endpoint expects the bucket in the host name (virtual-hosted style).
     has_virtual_hosts: bool,
-    /// The credentials. Without any, requests are not signed.
+    /// The credentials. Without credentials, requests are not signed.
     credentials: Option<Credentials>,
 }
 
@@ -93,7 +93,8 @@ impl Store {
         let path = object.path().strip_prefix('/').unwrap_or_default();
         let key = percent_decode_str(path).decode_utf8();
         let key = key.map_err(|_| wrong("the key is not UTF-8"))?;
-        // HTTP clients and servers resolve such segments, which would select other keys or buckets.
+        // HTTP clients and servers resolve the segments `.` and `..`, which would select other keys
+        // or buckets.
         if key.is_empty() || key.split('/').any(|part| matches!(part, "." | "..")) {
             return Err(wrong("invalid key"));
         }

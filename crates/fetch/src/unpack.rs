@@ -6,7 +6,7 @@ use crawlspace_warc::gunzip::Gunzip;
 /// Maximum size of a decompressed piece, independent of the compression ratio.
 const PIECE: usize = 64 << 10;
 
-/// A streaming decompressor. Its memory use does not depend on the size of the decompressed data.
+/// A streaming decompressor. The memory use does not depend on the size of the decompressed data.
 #[derive(Default)]
 pub(super) struct Unpack {
     gunzip: Gunzip,
@@ -15,7 +15,7 @@ pub(super) struct Unpack {
 }
 
 impl Unpack {
-    /// Adds compressed bytes. The previous ones must have been consumed by [`next`](Unpack::next).
+    /// Adds compressed bytes. [`next`](Unpack::next) must have consumed the previous bytes.
     pub(crate) fn feed(&mut self, packed: Bytes) {
         self.packed = packed;
     }

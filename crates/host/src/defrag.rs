@@ -13,9 +13,9 @@ impl<'a> Mover<'a> {
     /// Creates a mover that calls `ask` for each allocation.
     ///
     /// # Safety
-    /// `ask` gets an allocation of the global allocator. It returns null if the allocation stays at its
-    /// address. Otherwise it returns a new allocation of the same size and alignment with the same bytes, and
-    /// frees the old one.
+    /// `ask` gets an allocation of the global allocator. `ask` returns null if the allocation stays at its
+    /// address. Otherwise, `ask` returns a new allocation of the same size and alignment with the same bytes,
+    /// and frees the old allocation.
     pub unsafe fn new(ask: &'a mut dyn FnMut(*mut u8) -> *mut u8) -> Mover<'a> {
         Mover { ask }
     }

@@ -1,5 +1,5 @@
-//! A fast filter for key names. It runs at every write to any key of the server, so it must reject
-//! keys of other applications in a few instructions.
+//! A fast filter for key names. The filter runs at every write to any key of the server, so it must
+//! reject keys of other applications in a few instructions.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -43,7 +43,7 @@ impl Endings {
     }
 
     /// Returns true if the name may have one of these endings. Never returns false for a name that
-    /// has one of them.
+    /// has one of these endings.
     #[inline]
     pub fn may_end(&self, name: &[u8]) -> bool {
         if name.len() < END {

@@ -163,8 +163,8 @@ impl<A, B, E> Job<A, B, E> {
         self.shared.completion.get()
     }
 
-    /// Runs the job until it is done or the time is up. It makes some progress even if no time is
-    /// left. Do not call it again after the job has ended.
+    /// Runs the job until it is done or the time is up. The job makes some progress even if no time
+    /// is left. Do not call it again after the job has ended.
     ///
     /// # Errors
     /// Returns the error that ended the job. The effects of completed steps remain.

@@ -8,7 +8,7 @@ use std::io::Write;
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'a>(pub &'a [u8]);
 
-/// Maximum number of bytes that are displayed. It is enough for the usual hashes.
+/// Maximum number of bytes that are displayed; enough for the usual hashes.
 const SHOWN_BYTES: usize = 144;
 
 impl fmt::Display for Shown<'_> {

@@ -37,8 +37,8 @@ struct Waiting<T> {
 #[derive(Debug)]
 pub struct Turns<T> {
     waiting: VecDeque<Waiting<T>>,
-    /// True if the task that has waited longest is taken next. One flag for all tasks, and one for
-    /// light tasks.
+    /// True if the task that has waited longest is taken next. The first flag is for all tasks, the
+    /// second for light tasks.
     by_age: [bool; 2],
 }
 

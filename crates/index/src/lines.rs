@@ -98,7 +98,8 @@ enum NextLine {
 }
 
 impl<R: BufRead> Reader<R> {
-    /// Reads the lines of `input`. Its buffer should be large: lines are returned as slices of the buffer.
+    /// Reads the lines of `input`. The buffer of `input` should be large: lines are returned as slices of
+    /// the buffer.
     pub fn new(input: R) -> Reader<R> {
         Reader {
             input,

@@ -1,7 +1,8 @@
-//! A loser tree, which finds the first of many sorted inputs after one of them has advanced.
+//! A loser tree, which merges many sorted inputs: it finds the input with the first item after an
+//! input has advanced.
 
-/// A tree of losers: the winner is the input that comes first, and each inner node holds the
-/// loser of its match. After the winner has changed, finding the next one takes one comparison per level of the tree.
+/// A tree of losers: the winner is the input that comes first, and each inner node holds the loser of its
+/// match. After the winner has changed, finding the next winner takes one comparison per level of the tree.
 ///
 /// ```
 /// use crawlspace_index::LoserTree;

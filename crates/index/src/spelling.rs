@@ -25,7 +25,7 @@ pub struct Spelling {
     pub source: &'static str,
 }
 
-/// The supported spellings. The first one is the spelling of Crawlspace.
+/// The supported spellings. The first element is the spelling of Crawlspace.
 pub static SPELLINGS: [Spelling; 2] = [
     Spelling {
         programs: "pywb, cdxj-indexer, wacz, OutbackCDX",
@@ -128,7 +128,7 @@ pub(crate) fn others_of_plain(url: &str, own: &str) -> Option<Option<String>> {
     let end = path_and_query.find('?').unwrap_or(path_and_query.len());
     let (path, query) = path_and_query.split_at(end);
     let bare = path.strip_suffix('/').unwrap_or(path);
-    // One spelling sorts parameters as text, the other one by their names.
+    // One spelling sorts parameters as text, another spelling sorts them by name.
     if !query.get(1..).unwrap_or_default().split('&').is_sorted() {
         return None;
     }
@@ -273,7 +273,8 @@ pub fn as_requested(url: &str) -> Option<Url> {
 /// The keys of a row other than its urlkey.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OtherKeys {
-    /// The urlkeys of its URL, as written and as requested. They identify the captured resource.
+    /// The urlkeys of its URL, as written and as requested. These urlkeys identify the captured
+    /// resource.
     pub of_url: Vec<Vec<u8>>,
     /// Keys that also refer to the capture: the keys in the index, and for a request with a body the key of the URL
     /// without the body.

@@ -141,7 +141,7 @@ impl Input<'_> {
     }
 }
 
-/// Returns whether the line of one input comes before the line of another one. Line ends are not
+/// Returns whether the line of one input comes before the line of another input. Line ends are not
 /// compared.
 fn is_before(inputs: &[Input<'_>], a: usize, b: usize) -> bool {
     let line = |n: usize| inputs.get(n).and_then(|input| input.line.split_last());

@@ -4,7 +4,7 @@
 use crawlspace_index::lines::fields::{Fields, is_number, is_word, number};
 use crawlspace_index::lines::{Bad, MAX_LINE};
 
-/// A parsed line. It borrows the bytes of the line.
+/// A parsed line, which borrows the bytes of the line.
 ///
 /// ```
 /// use crawlspace_jobs::cdx_line::Line;

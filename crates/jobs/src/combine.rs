@@ -46,7 +46,8 @@ pub struct Prepared {
     pub found: JobSet,
     /// The missing jobs, with the reasons.
     pub missing: Vec<MissingJob>,
-    /// The entries that the item is merged from, each for some of the jobs. They are in use until the item is built.
+    /// The entries that the item is merged from, each for some of the jobs. These entries are in use until
+    /// the item is built.
     pub parts: Vec<Entry>,
 }
 
@@ -90,10 +91,10 @@ impl<C: Combine> CombiningMultiFileBasedCache<C> {
         }))
     }
 
-    /// Returns an index of the jobs that were found. It is stored under the name of these jobs, not
-    /// of all requested jobs, so that the next request for all jobs looks for the missing ones
-    /// again. With `rebuild`, the index is built from the current state of the archive, ignoring
-    /// the cache.
+    /// Returns an index of the jobs that were found. The index is stored under the name of the jobs
+    /// that were found, not of all requested jobs, so that the next request for all jobs looks for
+    /// the missing jobs again. With `rebuild`, the index is built from the current state of the
+    /// archive, ignoring the cache.
     ///
     /// # Errors
     /// Fails if no index can be built, for example because the disk is full. A missing job is not an error.
@@ -130,7 +131,7 @@ impl<C: Combine> CombiningMultiFileBasedCache<C> {
                 });
             match made {
                 Ok(entry) => return Ok(prepared.into_index(entry)),
-                // Parts that were not in use may have been evicted meanwhile.
+                // Parts that were not in use may have been evicted in the meantime.
                 Err(_) if tries < MAX_TRIES && prepared.parts.iter().any(Entry::is_gone) => {}
                 Err(error) => return Err(error),
             }
@@ -163,8 +164,8 @@ impl Prepared {
 /// Maximum number of attempts to build an index whose parts are evicted during the build.
 const MAX_TRIES: usize = 3;
 
-/// Maximum number of parts that are kept in use until the item is built. Each needs an open file, and there may be tens
-/// of thousands; the grace period after their last use protects the other parts.
+/// Maximum number of parts that are kept in use until the item is built. Each part needs an open file, and
+/// there may be tens of thousands of parts; the grace period after the last use protects the other parts.
 const MAX_HELD: usize = 128;
 
 /// Counts the parts that are in use.

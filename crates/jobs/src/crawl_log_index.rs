@@ -2,8 +2,8 @@
 //!
 //! The index of one job is built from the sorted lines of its `crawl.log` and its CDX. The index of
 //! several jobs is merged from the indexes of the single jobs, called segments, or from larger
-//! existing indexes that contain some of the jobs. So adding a job only takes building its segment
-//! and one merge.
+//! existing indexes that contain some of the jobs. Therefore, adding a job only requires building
+//! its segment and one merge.
 
 use std::fs::File;
 use std::io::BufReader;

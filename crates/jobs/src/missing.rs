@@ -10,7 +10,7 @@ use super::{JobId, JobSet};
 pub enum Missing {
     /// The archive has no metadata file of the job.
     NoJob,
-    /// The metadata files have no such record of the job.
+    /// The metadata files contain no record of the requested kind for the job.
     NoRecord {
         /// The names of the files that were read.
         files: Vec<String>,

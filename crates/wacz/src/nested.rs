@@ -15,9 +15,10 @@ const MAX_LISTS: usize = 10_000;
 impl Manifest {
     /// Reads a package or a list. A location is a package if its name ends in `.wacz` or if it is a zip file.
     ///
-    /// An entry whose path ends in `.json` is a list itself. It is replaced by the entries of that list. Entries
-    /// without a `crawlId` get the `crawlId` of the replaced entry, and paths are relative to the folder of the list
-    /// that contains them. Lists may be nested 8 deep; a list that appears twice is read once.
+    /// An entry whose path ends in `.json` is a list itself. Such an entry is replaced by the entries of that
+    /// list. Entries without a `crawlId` get the `crawlId` of the replaced entry, and paths are relative to
+    /// the folder of the list that contains them. Lists may be nested 8 deep; a list that appears twice is
+    /// read once.
     ///
     /// # Errors
     /// Fails if the location cannot be read, or is neither a package nor a list. Unusable entries are not errors of the

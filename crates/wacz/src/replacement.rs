@@ -10,7 +10,8 @@ use tempfile::{Builder, NamedTempFile};
 /// Permissions of a new file, before the umask is applied.
 const USUAL: u32 = 0o666;
 
-/// A temporary file in the folder of the file that it will replace. It is removed when dropped before the commit.
+/// A temporary file in the folder of the file that it will replace. If the value is dropped before the
+/// commit, the temporary file is removed.
 #[derive(Debug)]
 pub struct Replacement {
     file: NamedTempFile,
@@ -18,8 +19,8 @@ pub struct Replacement {
 }
 
 impl Replacement {
-    /// Creates the replacement of a path. It gets the permissions of an existing file; if the path is a symbolic link,
-    /// its target is replaced.
+    /// Creates the replacement of a path. The new file gets the permissions of an existing file; if the path
+    /// is a symbolic link, its target is replaced.
     ///
     /// # Errors
     /// Fails if the folder is not writable.
@@ -61,7 +62,8 @@ impl Replacement {
     /// Syncs the file to the disk, and moves it to its final path. Flush the writer first.
     ///
     /// # Errors
-    /// Fails if the disk is full or the folder is not writable; then, an existing file is kept.
+    /// Fails if the disk is full or the folder is not writable; in this case, an existing file is
+    /// kept.
     pub fn commit(self) -> io::Result<()> {
         self.file.as_file().sync_all()?;
         self.file.persist(&self.path).map_err(|error| error.error)?;

@@ -63,8 +63,8 @@ impl Disk {
         self.size
     }
 
-    /// Returns a reader of `length` bytes from offset `from`. It does not move the position of the file, so that
-    /// several readers can read concurrently.
+    /// Returns a reader of `length` bytes from offset `from`. A reader does not move the position of the
+    /// file, so that several readers can read concurrently.
     pub(super) fn section(&self, from: u64, length: u64) -> Section {
         Section {
             file: Arc::clone(&self.file),
@@ -74,7 +74,7 @@ impl Disk {
     }
 }
 
-/// A reader of a range of a file. It fails if the file ends before the range does.
+/// A reader of a range of a file. Reading fails if the file ends before the range does.
 #[derive(Debug)]
 pub(super) struct Section {
     file: Arc<File>,

@@ -19,8 +19,8 @@ use super::{Error, Problem};
 /// The WACZ version that is written.
 const VERSION: &str = "1.1.1";
 
-/// Writes a WACZ file. It appears under its name when [`Writer::finish`] succeeds; until then, an existing file is
-/// kept.
+/// Writes a WACZ file. The file appears under its name when [`Writer::finish`] succeeds; until then, an
+/// existing file is kept.
 ///
 /// ```
 /// use crawlspace_wacz::{Index, Page, Writer};
@@ -138,7 +138,7 @@ impl Writer {
         self.datapackage.title = Some(title.to_owned());
     }
 
-    /// Sets the packages that are required to replay revisits in this one.
+    /// Sets the packages that are required to replay revisits in this package.
     pub fn requires(&mut self, required: &[Required]) {
         let requires = required.to_vec();
         self.datapackage.relation = (!requires.is_empty()).then_some(Relation { requires });

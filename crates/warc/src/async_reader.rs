@@ -13,7 +13,7 @@ const STEP: usize = 16 * 1024;
 
 /// An async source of bytes.
 pub trait Source: Send {
-    /// Error of the source. It must be able to represent invalid records.
+    /// Error of the source. The type must be able to represent invalid records.
     type Error: From<Problem>;
 
     /// Returns the next bytes; empty at the end.
@@ -23,8 +23,8 @@ pub trait Source: Send {
     fn more(&mut self) -> impl Future<Output = Result<Bytes, Self::Error>> + Send;
 }
 
-/// Reads one record into buffers of the caller, decompressing a gzip member. It may read beyond the end of
-/// the record.
+/// Reads one record into buffers of the caller, decompressing a gzip member. The reader may read beyond
+/// the end of the record.
 pub struct AsyncReader<S> {
     source: S,
     /// Bytes received but not yet consumed.
@@ -63,8 +63,8 @@ impl<S: Source> AsyncReader<S> {
     /// `bytes`, which must be empty: the header, and possibly the start of the block.
     ///
     /// # Errors
-    /// [`Problem::Empty`] for an empty input; an error when no valid record begins there, or the source
-    /// fails.
+    /// [`Problem::Empty`] for an empty input; an error when the input does not begin with a valid
+    /// record, or the source fails.
     pub async fn header(&mut self, bytes: &mut Vec<u8>) -> Result<(Header, usize), S::Error> {
         loop {
             if self.read(bytes, STEP).await? == 0 && bytes.is_empty() {

@@ -113,7 +113,8 @@ impl Digest {
 /// Returns true if `text` is the digest of empty input, in any encoding. Some tools write it for records
 /// whose payload they have not read, so it says nothing about the payload.
 pub fn is_of_nothing(text: &[u8]) -> bool {
-    /// MD5 digest of empty input. It is recognized, although MD5 is not a supported algorithm.
+    /// MD5 digest of empty input. This digest is recognized, although MD5 is not a supported
+    /// algorithm.
     const MD5: &[u8] = b"d41d8cd98f00b204e9800998ecf8427e";
     let is_known = Digest::parse(text).is_some_and(|digest| digest.is_of_nothing());
     let value = text.rsplit(|byte| *byte == b':').next();

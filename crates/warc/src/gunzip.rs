@@ -100,7 +100,7 @@ impl Gunzip {
         damage.map_or(Ok(()), |damage| Err(Problem::Gzip(damage)))
     }
 
-    /// Returns true while a member is open: the input must not end there.
+    /// Returns true while a member is open, so that the input must not end yet.
     pub fn is_open(&self) -> bool {
         self.inflate.is_some()
     }

@@ -103,7 +103,7 @@ impl Parser {
     /// required. For an ARC record, returns the header of the equivalent WARC record.
     ///
     /// # Errors
-    /// Fails when no valid record begins there, or it is truncated.
+    /// Fails when the bytes do not begin with a valid record, or the record is truncated.
     pub fn header(
         &mut self,
         bytes: &[u8],

@@ -7,7 +7,8 @@ use super::{Error, Extent, Header, Problem};
 /// Maximum length of an HTTP header returned by [`Record::http_head`], in bytes.
 pub const MAX_HTTP_HEAD: usize = 64 * 1024;
 
-/// A record that is being read. Its block is read through [`Read`], completely or in part.
+/// A record that is being read. The block of the record is read through [`Read`], completely or in
+/// part.
 pub struct Record<'r, R> {
     pub(super) reader: &'r mut Reader<R>,
     pub(super) header: Header,

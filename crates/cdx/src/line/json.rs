@@ -1,6 +1,6 @@
-//! The JSON object of a CDXJ line. It is validated completely when the line is read. Values are
-//! only decoded when they are requested. Values are scanned without recursion, so that deep nesting
-//! cannot overflow the stack.
+//! The JSON object of a CDXJ line. The object is validated completely when the line is read. Values
+//! are only decoded when they are requested. Values are scanned without recursion, so that deep
+//! nesting cannot overflow the stack.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -73,7 +73,8 @@ mod avx2 {
         };
         let (mut before, mut doubled, mut at, mut controls) = (0, 0, 0, 0);
         let mut take = |(mask, control): (u64, u32), shift: usize| {
-            // The last block overlaps the one before it; shift out the bits that were already counted.
+            // The last block overlaps the previous block; shift out the bits that were already
+            // counted.
             let mask = mask >> shift;
             controls |= control;
             if mask != 0 {

@@ -10,7 +10,7 @@ const MAX_DEPTH: usize = 900;
 /// Maximum number of digits of an integer; the indexers fail beyond it.
 const MAX_DIGITS: usize = 4300;
 
-/// A text. Unpaired surrogates are encoded like other characters, which makes it invalid UTF-8.
+/// A text. Unpaired surrogates are encoded like other characters, so the text may be invalid UTF-8.
 type Text = Vec<u8>;
 
 /// A JSON value. `Scalar(None)` is a value that can be parsed but not written.
@@ -100,7 +100,7 @@ impl Values {
 
     fn put(&mut self, name: String, value: String) {
         match self.places.get(&name).and_then(|at| self.all.get_mut(*at)) {
-            // The input contains the numbered name as a name of its own.
+            // The input itself contains a name that equals the numbered name.
             Some(there) => there.1 = value,
             None => {
                 self.places.insert(name.clone(), self.all.len());

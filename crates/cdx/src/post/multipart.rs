@@ -170,7 +170,8 @@ fn header(head: &str, wanted: &str) -> Option<String> {
     value.map(|value| value.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-/// Returns the value of a parameter: `name` of `form-data; name="a"`. The last one wins.
+/// Returns the value of a parameter: `name` of `form-data; name="a"`. If the parameter is repeated,
+/// returns its last value.
 fn parameter(text: &str, wanted: &str) -> Option<String> {
     let mut found = None;
     // The first part is the type (`form-data`), not a parameter.

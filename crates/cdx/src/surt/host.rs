@@ -76,7 +76,7 @@ fn plain(host: &[u8]) -> Cow<'_, [u8]> {
 }
 
 /// Parses an IPv4 address: a single number, or up to four numbers. Numbers that begin with 0 are octal, and
-/// the last one fills the remaining bytes.
+/// the last number fills the remaining bytes.
 fn address(host: &[u8]) -> Result<Option<Ipv4Addr>, &'static str> {
     if host.iter().all(u8::is_ascii_digit) {
         if host.len() > MAX_DIGITS {

@@ -4,7 +4,8 @@ use memchr::{memchr, memmem};
 
 use super::escapes;
 
-/// Appends the path. Without a host, it is opaque text, in which dots and slashes have no meaning.
+/// Appends the path. The path of a URL without a host is opaque text, in which dots and slashes
+/// have no meaning.
 pub(super) fn push(path: &[u8], has_host: bool, key: &mut Vec<u8>) {
     let begin = key.len();
     if !has_host {
@@ -40,7 +41,7 @@ fn push_resolved(path: &[u8], key: &mut Vec<u8>) {
     for part in path.split(|byte| *byte == b'/').skip(1) {
         match part {
             b"." => {}
-            // Above the root, a first `..` is kept, and a second one removes it.
+            // At the root, the first `..` is kept, and a second `..` removes the first.
             b".." => {
                 if kept.pop().is_none() {
                     kept.push(part);

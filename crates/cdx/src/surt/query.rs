@@ -22,7 +22,7 @@ pub(super) fn push(query: &[u8], key: &mut Vec<u8>) {
 /// Returns the start and end of a match in a query.
 type Find = fn(&[u8]) -> Option<(usize, usize)>;
 
-/// Removes session ids: the last one of each kind, with the `&` after it. Text before the name, including a
+/// Removes the last session id of each kind, with the `&` after the id. Text before the name, including a
 /// `&`, is kept.
 fn remove_sessions(begin: usize, key: &mut Vec<u8>) {
     let kinds: [Find; 5] = [

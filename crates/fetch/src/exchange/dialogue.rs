@@ -21,7 +21,7 @@ use crawlspace_warc::http::{self, Head, MAX_HEAD, Status};
 const READ_SIZE: usize = 16 * 1024;
 /// Maximum number of interim responses (1xx) before the final one.
 const MAX_INTERIM: usize = 16;
-/// Maximum timeout. A longer one could overflow the clock.
+/// Maximum timeout. A longer timeout could overflow the clock.
 const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// A connection that sends one request and reads its response at the same time.
@@ -141,7 +141,7 @@ impl Dialogue {
         }
     }
 
-    /// Receives more bytes. Returns their number, or 0 at the end of the stream.
+    /// Receives more bytes. Returns the number of received bytes, or 0 at the end of the stream.
     pub(crate) async fn fill(&mut self) -> Result<usize, Error> {
         loop {
             let until = deadline(self.limits.silence);

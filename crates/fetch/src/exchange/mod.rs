@@ -26,7 +26,7 @@ pub struct Exchange {
     pub head: Head<Status>,
     /// The address of the server.
     pub remote: SocketAddr,
-    /// The body. Dropping it closes the connection.
+    /// The body. Dropping the body closes the connection.
     pub body: Incoming,
 }
 

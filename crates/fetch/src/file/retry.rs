@@ -19,7 +19,7 @@ pub struct Policy {
     pub retries: u32,
     /// Maximum pause before the first retry; it doubles with each retry.
     pub pause: Duration,
-    /// Maximum pause before a retry, also when `Retry-After` asks for a longer one.
+    /// Maximum pause before a retry, even if `Retry-After` asks for a longer pause.
     pub max_pause: Duration,
     /// Retries requests that timed out, too.
     pub retries_timeouts: bool,

@@ -14,8 +14,8 @@ use crate::{BodyStream, Error};
 
 /// A part of a file that is received piece by piece. A broken connection is resumed where it broke.
 ///
-/// Every response is compared with the first one. A file that changes during reading is an error, and so is an
-/// inconsistent response.
+/// Every response is compared with the first response. A file that changes during reading is an error, and so
+/// is an inconsistent response.
 pub(super) struct Stream {
     file: Arc<RemoteFile>,
     pub(super) validators: Validators,

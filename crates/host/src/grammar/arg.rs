@@ -73,7 +73,7 @@ impl Arg {
         Arg { limits, ..new }
     }
 
-    /// Creates a literal word. Its name is the word in lower case.
+    /// Creates a literal word, whose name is the word in lower case.
     pub fn word(word: &'static str) -> Arg {
         Arg::new(&word.to_lowercase(), ArgKind::Word).after(word)
     }

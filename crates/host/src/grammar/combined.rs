@@ -111,8 +111,8 @@ where
     }
 }
 
-/// A keyword, a number, and as many values, which are the last arguments: `ITEMS n item [item ...]`. So a value may be
-/// any word.
+/// A keyword, a number, and as many values, which are the last arguments: `ITEMS n item [item ...]`. The
+/// number delimits the values, so a value may be any word.
 #[derive(Clone, Copy)]
 pub struct Counted<S, const N: usize = 1> {
     /// Name of the whole; if it is empty, the arguments are described individually.

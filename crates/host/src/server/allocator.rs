@@ -10,8 +10,8 @@ use crate::aligned::{ALIGNED, block_of, part_of};
 
 /// The server's allocator. No memory is available before the module is loaded.
 ///
-/// The server counts every block, which takes longer than the work of its allocator. So the main thread keeps a few
-/// small blocks that it has freed for its next allocations.
+/// The server counts every block, which takes longer than the work of its allocator. Therefore, the main
+/// thread keeps a few small freed blocks for its next allocations.
 #[derive(Debug)]
 pub struct ServerMemory;
 
@@ -22,7 +22,7 @@ const SIZES: usize = 32;
 /// Maximum number of blocks of each size that are kept: 132 KB in all.
 const KEPT: u32 = 16;
 
-/// A list of freed blocks of one size. Each block contains the address of the next one.
+/// A list of freed blocks of one size. Each block contains the address of the next block.
 struct Spare {
     first: Cell<*mut *mut u8>,
     count: Cell<u32>,
@@ -61,8 +61,8 @@ unsafe fn take(size: usize) -> *mut u8 {
 }
 
 // SAFETY: the server returns a block of at least that size, aligned to `ALIGNED` bytes, which belongs to the caller
-// until it is freed. A layout with a larger alignment gets a part of a larger block. A small block that is kept has
-// no owner, and was taken with the size that its number says.
+// until it is freed. A layout with a larger alignment gets a part of a larger block. A kept small block has
+// no owner, and has the size of the list that contains it.
 unsafe impl GlobalAlloc for ServerMemory {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -81,7 +81,8 @@ unsafe impl GlobalAlloc for ServerMemory {
             });
         }
         let over = layout.align() > ALIGNED;
-        // The sum does not overflow: both numbers are at most half of the address space.
+        // The sum of size and alignment does not overflow: both are at most half of the address
+        // space.
         let size = layout.size() + if over { layout.align() } else { 0 };
         // SAFETY: the size is not zero; the block has `align` spare bytes, so the aligned part fits.
         unsafe {

@@ -28,8 +28,9 @@ pub use crate::rm;
 /// A context as the server passes it to a callback.
 pub type RawCtx = *mut raw::RedisModuleCtx;
 
-/// A module context: the client and database for which calls of the module API act. It is valid
-/// while the callback that received it runs. The detached context lives as long as the module.
+/// A module context: the client and database for which calls of the module API act. A context is
+/// valid while the callback that received it runs. The detached context lives as long as the
+/// module.
 #[derive(Clone, Copy, Debug)]
 pub struct Ctx(RawCtx);
 

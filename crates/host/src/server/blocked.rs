@@ -10,7 +10,8 @@ use super::guard::guarded;
 use super::main_thread::MainThread;
 use super::reply::{Outcome, send_outcome};
 
-/// A blocked client. It must be sent one reply, or be dropped after it disconnects.
+/// A blocked client. The caller must send the client one reply, or drop this value after the client
+/// disconnects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockedClient(*mut raw::RedisModuleBlockedClient);
 

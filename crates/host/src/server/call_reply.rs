@@ -15,7 +15,7 @@ pub struct Part<'a> {
     of: PhantomData<&'a ()>,
 }
 
-/// The reply to a command that the module ran. It is freed when dropped.
+/// The reply to a command that the module ran. Dropping this value frees the reply.
 pub(crate) struct CallReply(Part<'static>);
 
 impl CallReply {

@@ -340,7 +340,7 @@ pub(crate) fn read_arguments(settings: &[Setting], arguments: &[&[u8]]) -> Resul
 /// Called once, with the context of the module's load.
 ///
 /// # Errors
-/// Fails if the server refuses one of them.
+/// Fails if the server refuses a setting.
 pub unsafe fn register(ctx: Ctx, settings: &[Setting]) -> Result<(), String> {
     // SAFETY: by contract.
     let refused =

@@ -47,8 +47,8 @@ pub(crate) unsafe fn bell(woken: Woken) -> Result<c_int, String> {
 /// Wakes the event loop. Any thread may call this.
 pub fn ring(bell: c_int) {
     let one: u64 = 1;
-    // SAFETY: an event descriptor of the module accepts 8 bytes. If its counter is full, the event
-    // loop wakes anyway.
+    // SAFETY: an event descriptor of the module accepts 8 bytes. If the counter is full and the
+    // write fails, the event loop wakes anyway.
     unsafe { libc::write(bell, (&raw const one).cast(), 8) };
 }
 

@@ -19,7 +19,7 @@ pub struct Named {
     pub what: &'static str,
     /// The field with the name of a data set: `prefix` or `key`.
     pub by: &'static str,
-    /// Function that returns the names.
+    /// Function that returns the names of the data sets.
     pub names: fn() -> Names,
 }
 

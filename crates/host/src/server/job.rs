@@ -39,7 +39,8 @@ pub trait Slices {
     fn db(&self) -> c_int;
     /// Returns true if the job writes. A job that only reads may run on a replica.
     fn writes(&self) -> bool;
-    /// Returns true if the job needs more memory. Such a job must stop at `maxmemory`.
+    /// Returns true if the job needs more memory. A job that needs more memory must stop at
+    /// `maxmemory`.
     fn grows(&self) -> bool;
     /// Returns the progress of the job.
     fn completion(&self) -> Completion;
@@ -201,7 +202,7 @@ fn stands_for(queue: &VecDeque<Queued>, id: &JobId) -> bool {
     first.is_some_and(|queued| queued.id.shares_queue(id))
 }
 
-/// Removes a client that disconnected. Its job continues.
+/// Removes a client that disconnected. The client's job continues.
 fn drop_client(client: BlockedClient) {
     for queued in RUNNER.borrow().queues.iter_mut().flatten() {
         queued.waiting.retain(|waiting| *waiting != client);

@@ -12,7 +12,7 @@ pub struct Line<W> {
     pub all: VecDeque<Waiting<W>>,
 }
 
-/// A blocked client. It gets one reply.
+/// A blocked client, which gets one reply.
 pub struct Waiting<W> {
     client: BlockedClient,
     /// Deadline of the wait. The module's alarm checks it, because the server's timer may drop a

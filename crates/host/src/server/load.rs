@@ -93,7 +93,7 @@ unsafe fn load_again(ctx: Ctx) -> c_int {
         return raw::REDISMODULE_ERR as c_int;
     }
     // SAFETY: by contract. The server keeps the module that is already loaded under this name, and
-    // an unreferenced record of this one.
+    // an unreferenced record of the second load.
     unsafe {
         rm!(RedisModule_SetModuleAttribs(
             ctx.raw(),
@@ -130,7 +130,7 @@ unsafe fn register(ctx: Ctx, arguments: &[&[u8]], families: &[Family]) -> Result
     config::read_arguments(&settings, arguments)?;
     // SAFETY: main thread, the context of the load; each function is called once.
     unsafe {
-        // A truncated payload must cause an error in the module. It must not abort the process.
+        // A truncated payload must cause an error in the module instead of aborting the process.
         rm!(RedisModule_SetModuleOptions(
             ctx.raw(),
             raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS as c_int | cluster::take_slots_whole().0

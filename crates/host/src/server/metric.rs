@@ -63,8 +63,8 @@ pub(super) static SLICE_LONGEST_US: Metric = Metric::new(c"slice_longest_us");
 /// Maximum CPU time of the server's thread in a slice, in microseconds. The load of other processes
 /// does not increase it.
 pub(super) static SLICE_LONGEST_CPU_US: Metric = Metric::new(c"slice_longest_cpu_us");
-/// 1 if the module is subscribed to all kinds of keyspace events, otherwise 0. It subscribes at its
-/// first command.
+/// 1 if the module is subscribed to all kinds of keyspace events, otherwise 0. The module
+/// subscribes at its first command.
 pub(super) static WATCHING: Metric = Metric::new(c"keyspace_events");
 /// Number of panics that the panic guard caught.
 pub static PANICS: Metric = Metric::new(c"panics");

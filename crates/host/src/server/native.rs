@@ -14,7 +14,7 @@ use super::guard::guarded;
 use crate::defrag::Mover;
 use crate::slices::Time;
 
-/// A native value of a key. One thread at a time uses it, mostly the main thread. A background
+/// A native value of a key. One thread at a time uses a value, mostly the main thread. A background
 /// thread of the server drops a large deleted value.
 pub trait Native: Clone + Default + Send + 'static {
     /// Name of the type in RDB files: nine characters of `A-Za-z0-9_-`. Must never change.

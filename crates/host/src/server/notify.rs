@@ -47,7 +47,8 @@ impl Drop for OwnWrite {
 pub enum Change<'a> {
     /// A key of a database changed.
     Key(c_int, &'a [u8]),
-    /// A database was flushed, or two databases were swapped. Their caches are invalid.
+    /// A database was flushed, or two databases were swapped. The caches of these databases are
+    /// invalid.
     Databases(&'a [c_int]),
     /// Every database was flushed, or a file is being loaded.
     Everything,
@@ -67,7 +68,7 @@ pub fn is_replicated(ctx: Ctx, key: &[u8]) -> bool {
         || flags & raw::REDISMODULE_CTX_FLAGS_MASTER == 0
 }
 
-/// A listener for changes. It must not change keys.
+/// A listener for changes. A listener must not change keys.
 #[derive(Clone, Copy)]
 pub struct Listener {
     /// Returns true if a change of a key with this name can matter. Called for every change of

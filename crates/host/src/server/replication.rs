@@ -2,10 +2,10 @@
 //! and as keyspace events to clients and other modules.
 //!
 //! The server builds the command for a replicated change before it checks for recipients. This
-//! takes a third of a microsecond, and a step of a frontier makes three to five changes. For
-//! keyspace events, the server creates a client and a context for each subscribed module, including
-//! this one, which takes half as long. Therefore this module caches whether there are recipients,
-//! for as long as the answer is certain.
+//! takes a third of a microsecond, and a step of a frontier makes three to five changes. For each
+//! keyspace event, the server creates a client and a context for each subscribed module, including
+//! this module, which takes half as long. Therefore this module caches whether there are
+//! recipients, for as long as the answer is certain.
 //!
 //! The answer for commands is certain until the server forks, changes its role or configuration, or
 //! loads a file. A new replica or append-only file gets earlier writes from a process that the
@@ -58,7 +58,7 @@ pub fn is_heard() -> bool {
     TO_COMMANDS.get(|| in_cluster() || ask())
 }
 
-/// Returns true if a client, or a module other than this one, receives keyspace events.
+/// Returns true if a client or another module receives keyspace events.
 pub(crate) fn has_event_listeners(ctx: Ctx) -> bool {
     TO_EVENTS.get(|| {
         let kinds = CallReply::of(ctx, c"CONFIG", &[b"GET", b"notify-keyspace-events"]);

@@ -8,9 +8,9 @@ use super::api::{Ctx, RmString, rm};
 use super::cluster;
 use super::keyspace::RedisKeyspace;
 
-/// A lookup key that consists of the number of the database (four bytes) and the prefix. It is
-/// never empty: comparing empty slices reads from a dangling address, which is slow on some
-/// processors, and the most common prefix is empty.
+/// A lookup key that consists of the number of the database (four bytes) and the prefix. The number
+/// keeps the lookup key from being empty: comparing empty slices reads from a dangling address,
+/// which is slow on some processors, and the most common prefix is empty.
 pub(crate) type Scope = SmallVec<[u8; 64]>;
 
 /// Returns the scope of a prefix in a database.

@@ -53,9 +53,9 @@ impl Terms {
 /// it, until it returns an outcome. The task pauses when its turn ends.
 type Work = Box<dyn FnMut(&[&[u8]], &mut dyn Turn) -> Option<Outcome> + Send>;
 
-/// Arguments of a command that a thread reads. Their unused memory is already freed, so the server
-/// does not move the bytes while a reference exists. The main thread releases the references,
-/// because it manages their counts.
+/// Arguments of a command that a thread reads. The unused memory of the strings is already freed,
+/// so the server does not move the bytes while a reference exists. The main thread releases the
+/// references, because it manages their counts.
 struct Held(Vec<RmString>);
 
 // SAFETY: other threads only read the bytes, which do not move while the `RmString` lives; the reference
@@ -70,7 +70,7 @@ impl Held {
 
 /// A task in the queue of the threads, waiting or done.
 struct Order {
-    /// The task. It is dropped with all its data when it is done.
+    /// The task. The task is dropped with all its data when it is done.
     work: Option<Work>,
     arguments: Held,
     client: *mut raw::RedisModuleBlockedClient,
@@ -158,7 +158,7 @@ pub fn submit(
     let mut pool = Pool::lock();
     pool.start_threads(terms.light);
     if pool.threads[0].count == 0 {
-        // No thread could be started, so run the task here.
+        // No thread could be started, so run the task on the main thread.
         drop(pool);
         let (mut order, mut turn) = (order, Share::at_once(terms));
         while !do_turn(&mut order, &mut turn) {}
@@ -382,7 +382,7 @@ extern "C" fn done(bell: c_int, _: *mut c_void, _: c_int) {
 
 /// Drops a value on a separate thread, because dropping it takes a long time.
 pub fn drop_away<T: Send + 'static>(what: T) {
-    // If no thread can be started, the value is dropped here.
+    // If no thread can be started, drops the value on the current thread.
     start(move || drop(what));
 }
 

@@ -96,8 +96,8 @@ impl Linked {
         Linked(Some((Identity::new(header), Half::Request(request))))
     }
 
-    /// Writes the rows of this record and the previous one as soon as they are complete. Returns the record that waits
-    /// for the next one.
+    /// Writes the rows of this record and of the previous record as soon as they are complete. Returns the
+    /// record that waits for the next record.
     pub(super) fn after(
         self,
         previous: Option<Linked>,

@@ -78,7 +78,8 @@ impl Tally {
 /// ```
 ///
 /// # Errors
-/// Fails if the file is damaged, with the errors of `each`, or if the work was cancelled. Its progress is in bytes.
+/// Fails if the file is damaged, with the errors of `each`, or if the work was cancelled. The progress of
+/// `work` is in bytes.
 pub fn rows<R: Read>(
     mut warc: Reader<R>,
     filename: &str,
@@ -123,7 +124,7 @@ fn read<R: Read>(
     work: &Work,
     out: &mut Output<'_>,
 ) -> Result<(), Error> {
-    // The previous record, while the next one may be the other half of the same exchange.
+    // The previous record, while the next record may be the other half of the same exchange.
     let mut previous: Option<Linked> = None;
     let read = loop {
         let mut record = match warc.next() {

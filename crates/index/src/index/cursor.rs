@@ -12,8 +12,8 @@ use crate::source::SourceError;
 use crate::spelling::canonical;
 use crate::zipnum::cluster::Blocks;
 
-/// Maximum total size, in bytes, of the captures at the same distance from the requested time. They are
-/// sorted in memory.
+/// Maximum total size, in bytes, of the captures at the same distance from the requested time. These
+/// captures are sorted in memory.
 const MAX_RUN: usize = 4 << 20;
 
 /// Selects lines within a span by their urlkeys.
@@ -53,8 +53,8 @@ pub(crate) struct Cursor {
     broken: u64,
     /// Result of a call of [`Cursor::next`] made in advance by [`Cursor::shows_no`].
     ahead: Option<Result<bool, SourceError>>,
-    /// Captures at the same distance. They are sorted in ascending order here, because the text is
-    /// read backward.
+    /// Captures at the same distance. These captures are sorted in ascending order, because the
+    /// text is read backward.
     run: Option<Box<Run>>,
 }
 
@@ -97,7 +97,7 @@ impl Cursor {
         }
     }
 
-    /// Skips a line that equals the previous one.
+    /// Skips a line that equals the previous line.
     pub(super) fn without_repetitions(mut self) -> Cursor {
         self.before = Some(Vec::new());
         self

@@ -181,7 +181,7 @@ impl Files {
             self.push(&text, &span, Wanted::All, &mut cursors).await?;
         } else if self.sought.is_exact() {
             self.push(&text, &span, Wanted::All, &mut cursors).await?;
-            // If two cursors start at the requested time, the second one reads forward.
+            // If two cursors start at the requested time, the second cursor reads forward.
             let last = cursors.len().saturating_sub(1);
             for span in self.sought.others() {
                 if let Some(own) = cursors.get_mut(last)

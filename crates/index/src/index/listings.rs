@@ -125,7 +125,7 @@ impl Listings {
             return Ok(Arc::clone(listing));
         }
         let waiting = Waiting::on(self);
-        // One request lists the files; the others use the previous listing meanwhile.
+        // One request lists the files; meanwhile, other requests use the previous listing.
         let turn = Arc::clone(&self.looking).try_lock_owned();
         let turn = match (turn, before) {
             (Ok(turn), before) => match before {
@@ -159,7 +159,7 @@ impl Listings {
         let asked = Instant::now();
         let _waiting = Waiting::on(self);
         let turn = Arc::clone(&self.looking).lock_owned().await;
-        // Another request may have listed the files meanwhile.
+        // Another request may have listed the files in the meantime.
         if let Some(listing) = self.cached(&name).filter(|listing| listing.seen >= asked) {
             return Ok(listing);
         }

@@ -105,7 +105,7 @@ impl Lookup {
         let key = key(url)?;
         let order = Order::Closest(moment);
         let mut nearest: Option<(u64, Row)> = None;
-        // One cursor reads the rows before the date backward, and the other one reads the rows from
+        // One cursor reads the rows before the date backward; the other cursor reads the rows from
         // the date on.
         for cursor in self.start(&self.url, Span::of_key(&key), order)? {
             let mut rows = Rows {

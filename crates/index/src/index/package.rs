@@ -31,8 +31,8 @@ use crawlspace_wacz::{Location, Options, Wacz};
 
 /// Maximum size of an index that is kept in memory, in bytes.
 const MAX_TEXT: u64 = 256 << 20;
-/// Maximum size of a plain index on a server that is sorted in memory, in bytes. A larger one is searched on the
-/// server.
+/// Maximum size of a plain index on a server that is sorted in memory, in bytes. A larger index is searched
+/// on the server.
 const MAX_SORTED: u64 = 1 << 20;
 /// Maximum nesting depth of packages.
 const MAX_DEPTH: usize = 4;
@@ -449,7 +449,8 @@ impl Reading<'_> {
         Ok(true)
     }
 
-    /// Adds a package that cannot be read. It is read again when the file has another version than `medium`.
+    /// Adds a package that cannot be read. The package is read again when the version of the file differs
+    /// from `medium`.
     fn broken(&mut self, location: &Location, medium: Medium, why: String) {
         self.found.push(Arc::new(Package {
             number: number(),

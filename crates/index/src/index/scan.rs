@@ -88,7 +88,8 @@ async fn scan(
         None => Err(error),
     };
     loop {
-        // Boxed, because this future is larger than all others, and smaller allocations are cheaper.
+        // Boxed, because this future is larger than all other futures, and smaller allocations are
+        // cheaper.
         let begun = match Box::pin(files.cursors()).await {
             Ok(Some(begun)) => begun,
             Ok(None) => break,

@@ -33,7 +33,7 @@ pub enum Aliases {
     One {
         /// The keys, except the urlkey of the query.
         keys: Vec<String>,
-        /// The urlkeys of the wanted captures; the first one is the urlkey of the query.
+        /// The urlkeys of the wanted captures; the first urlkey is that of the query.
         urlkeys: Vec<String>,
     },
     /// Ranges of keys that contain all captures of the query, among other captures.

@@ -72,7 +72,8 @@ impl Sorter {
         self
     }
 
-    /// Adds a line that is sorted by all of its bytes. It must not contain a line feed or be longer than 4 GiB.
+    /// Adds a line that is sorted by all of its bytes. The line must not contain a line feed or be longer
+    /// than 4 GiB.
     ///
     /// # Errors
     /// Fails if a file cannot be written, or if the work was cancelled.

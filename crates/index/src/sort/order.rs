@@ -1,9 +1,9 @@
 //! Sorts lines in memory.
 //!
-//! The cost of comparing lines is dominated by cache misses. So the lines are sorted through small
-//! entries that contain the next seven bytes of the key. Entries with the same seven bytes are then
-//! sorted by the following seven, and so on. A prefix that thousands of URLs share, such as a host
-//! or a folder, is read once per line instead of once per comparison.
+//! The cost of comparing lines is dominated by cache misses. Therefore, lines are sorted through
+//! small entries that contain the next seven bytes of the key. Entries with the same seven bytes
+//! are then sorted by the following seven, and so on. A prefix that thousands of URLs share, such
+//! as a host or a folder, is read once per line instead of once per comparison.
 
 use std::cmp::Ordering;
 use std::ops::Range;

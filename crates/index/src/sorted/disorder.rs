@@ -1,5 +1,5 @@
-//! Samples index files to check that they are sorted and in a supported format. In any other file,
-//! a search would silently miss captures.
+//! Samples index files to check that they are sorted and in a supported format. In an unsorted or
+//! unsupported file, a search would silently miss captures.
 
 use std::fs::{self, File};
 use std::io;

@@ -407,7 +407,8 @@ impl Snapshot {
         self.state.version
     }
 
-    /// Opens a file again that was closed while the query was running. It must still be the same file.
+    /// Opens a file again that was closed while the query was running, and checks that it is still the
+    /// same file.
     fn reopen(&self, disk: &Disk) -> Result<Arc<File>, SourceError> {
         let path = &self.opened.path;
         let file = File::open(path).map_err(|error| failed(path, &error))?;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Minimum size of a block in bytes. A search ends with a linear scan of one block; most of the cost of a look-up is
 /// copying the block from the page cache.
 const MIN_BLOCK: u64 = 4 << 10;
-/// Minimum size of a block of text in memory, in bytes. Nothing is copied there, so smaller blocks
-/// are faster.
+/// Minimum size of a block of text in memory, in bytes. Searching text in memory copies nothing, so
+/// smaller blocks are faster.
 const MIN_BLOCK_IN_MEMORY: u64 = 512;
 const MAX_BLOCK: u64 = 16 << 10;
 /// Maximum number of cached nodes per file: the first nodes of a search, which most searches visit.
@@ -34,7 +34,7 @@ pub(crate) struct Pivots {
 /// The first line that begins in the second half of the blocks of a node.
 #[derive(Debug)]
 pub(crate) enum Pivot {
-    /// There is no such line.
+    /// No line begins in the second half of the blocks.
     Nothing,
     Line {
         at: u64,

@@ -1,9 +1,9 @@
 //! Runs reads in small steps: on the caller's thread as long as they do not have to wait, otherwise on a thread that
 //! may block.
 //!
-//! A read is an `async fn` that is polled once per step. It pauses at the end of the step, and continues in the next
-//! one, possibly on another thread. No waker is used: the consumer of the rows polls the read again when it takes the
-//! next step. Responses of other servers are awaited between two steps.
+//! A read is an `async fn` that is polled once per step. The read pauses at the end of the step, and
+//! continues in the next step, possibly on another thread. No waker is used: the consumer of the rows polls
+//! the read again when it takes the next step. Responses of other servers are awaited between two steps.
 
 use std::cell::Cell;
 use std::future::poll_fn;

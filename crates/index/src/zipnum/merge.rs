@@ -92,7 +92,8 @@ struct Input {
     /// Lower bound of the remaining lines: the current line, or the beginning of the current block with a space.
     head: Vec<u8>,
     line: Range<usize>,
-    /// The first bytes of the lower bound. They usually suffice for comparisons, and save a cache miss.
+    /// The first bytes of the lower bound. These bytes usually suffice for comparisons, and save a
+    /// cache miss.
     rank: u128,
 }
 
@@ -171,7 +172,7 @@ fn merge_at_once(
     }
 }
 
-/// Returns whether the next line of an input comes before the next line of another one.
+/// Returns whether the next line of one input comes before the next line of another input.
 fn before(inputs: &[Input], a: usize, b: usize) -> bool {
     let (first, second) = (&inputs[a], &inputs[b]);
     match (&first.here, &second.here) {
@@ -232,7 +233,7 @@ impl Input {
         }
     }
 
-    /// Copies the block, and moves to the next one. Returns the number of lines copied.
+    /// Copies the block, and moves to the next block. Returns the number of lines copied.
     fn copy(&mut self, out: &mut Writer) -> Result<u64, Error> {
         let Here::Block(block) = &mut self.here else {
             return Ok(0);
@@ -253,8 +254,8 @@ impl Input {
     fn unpack(&mut self, packed: &mut Vec<u8>) -> Result<(), Error> {
         if let Here::Block(block) = &self.here {
             self.secondary.text(block, packed, &mut self.text)?;
-            // An input keeps its file open while it copies blocks, and closes it before it decompresses one,
-            // so that few files are open.
+            // To keep the number of open files low, an input closes its file before it decompresses a block.
+            // It keeps the file open while it copies blocks.
             self.secondary.release();
             self.here = Here::Line;
             self.line = 0..0;

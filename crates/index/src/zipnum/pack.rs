@@ -30,12 +30,12 @@ impl Batch {
     }
 }
 
-/// Threads that compress batches. They end when this value is dropped.
+/// Threads that compress batches. The threads end when this value is dropped.
 pub(super) struct Packers {
     level: u32,
     threads: usize,
     workers: Vec<Worker>,
-    /// The first batch, which waits here: threads are only started for a second batch.
+    /// The first batch, which waits in this field: threads are only started for a second batch.
     held: VecDeque<Batch>,
     given: usize,
     taken: usize,

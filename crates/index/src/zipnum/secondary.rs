@@ -32,7 +32,7 @@ impl Blocks {
     /// Opens the index with this stem in a folder.
     ///
     /// # Errors
-    /// Fails if there is no such index.
+    /// Fails if the folder has no index with this stem.
     pub fn open(folder: &Path, stem: &str) -> Result<Blocks, Error> {
         Ok(Blocks {
             secondary: Secondary::open(folder, stem, true)?,
@@ -64,7 +64,7 @@ pub(super) struct Secondary {
     buffer: Vec<u8>,
     at: usize,
     read: u64,
-    /// End of the blocks read so far, their number, and the beginning of the last one.
+    /// End of the blocks read so far, their number, and the beginning of the last block.
     covered: u64,
     number: u64,
     begin: Box<[u8]>,

@@ -159,7 +159,7 @@ impl Writer {
         self.options
     }
 
-    /// Writes a line, given without a line end. It must not sort before the previous line.
+    /// Writes a line, given without a line end. The line must not sort before the previous line.
     ///
     /// # Errors
     /// Fails if the line sorts before the previous one, does not begin with a key and a timestamp, or is longer than
@@ -305,7 +305,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes blocks until at most `under_way` batches are in progress and the next block is in one of them.
+    /// Writes blocks until at most `under_way` batches are in progress and the next block is in one of these
+    /// batches.
     fn settle(&mut self, under_way: usize) -> Result<(), Error> {
         while let Some(item) = self.order.front() {
             if matches!(item, Item::Packed { .. })
@@ -408,7 +409,7 @@ impl Output {
     }
 }
 
-/// Copies bytes of a file to the end of another one.
+/// Copies bytes of a file to the end of another file.
 ///
 /// On common file systems, copying through a buffer is faster than having the kernel copy the data.
 fn copy(run: &Run, room: &mut Vec<u8>, out: &mut Output) -> Result<(), Error> {

@@ -119,7 +119,7 @@ fn may_be_part(name: &str, jobs: &JobSet, least: usize) -> bool {
     let mut named = 0;
     for id in ids.split('-') {
         match id.parse().map(JobId) {
-            // After four ids comes a checksum, which may consist of digits only.
+            // A name with four ids may continue with a checksum, which may consist of digits only.
             _ if named == 4 => {}
             Ok(job) if jobs.contains(job) => named += 1,
             _ => return false,

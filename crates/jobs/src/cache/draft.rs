@@ -1,4 +1,4 @@
-//! An entry that is being built. It becomes visible when it is complete and on the disk.
+//! An entry that is being built. A draft becomes visible when it is complete and on the disk.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -44,8 +44,8 @@ impl Draft {
         })
     }
 
-    /// Returns the folder of the files. Callers can create files of the entry by name there, and
-    /// scratch files, which are removed.
+    /// Returns the folder of the files. In this folder, callers can create the files of the entry
+    /// by name, and scratch files, which are removed.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
@@ -89,8 +89,8 @@ impl Draft {
         self.manifest.inputs.push(input);
     }
 
-    /// Syncs all files to the disk, moves them to their final place, and replaces the previous
-    /// entry there.
+    /// Syncs all files to the disk, and moves them to their final place, where they replace the
+    /// previous entry.
     pub(super) fn publish(mut self, lock: &Lock, work: &Work) -> Result<Manifest, Error> {
         self.names.sort();
         let paths = || self.names.iter().map(|name| self.folder.join(name));

@@ -81,7 +81,8 @@ pub(crate) fn file_of(entry: &Path, form: Form, name: &str) -> PathBuf {
     }
 }
 
-/// A manifest that is open but not read yet. It is locked, so that the entry is not removed.
+/// A manifest that is open but not read yet. The manifest is locked, so that the entry is not
+/// removed.
 pub(super) struct Held {
     pub file: File,
     pub stamp: Stamp,

@@ -1,9 +1,9 @@
 //! Locks of entries for their builders. The kernel releases a lock when its holder dies.
 //!
-//! The lock file is `<entry>.working`, next to the entry, as in NetarchiveSuite. It is never written to, and kept as
-//! long as the entry, because a process may be about to lock it. The locks are open file description locks (`fcntl(2)`,
-//! *Open file description locks*): they exclude other threads, other processes, and programs that lock with `fcntl`, as
-//! Java's `FileChannel.lock` does.
+//! The lock file is `<entry>.working`, next to the entry, as in NetarchiveSuite. The lock file is never
+//! written to. It exists as long as the entry, because a process may be about to lock it. The locks are open
+//! file description locks (`fcntl(2)`, *Open file description locks*): they exclude other threads, other
+//! processes, and programs that lock with `fcntl`, as Java's `FileChannel.lock` does.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

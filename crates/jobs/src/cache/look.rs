@@ -40,7 +40,7 @@ impl<I: Id> FileBasedCache<I> {
                     let entry = Entry::new(path.to_owned(), self.form, manifest, held.file);
                     return Ok(Some(entry));
                 }
-                // The entry was replaced meanwhile: try the new one.
+                // The entry was replaced in the meantime: try the new entry.
                 Err(Error::Damaged { .. }) if !held.is_at(&at)? => {}
                 // An unreadable sector is treated like a wrong checksum.
                 Err(Error::Io { error, .. }) if error.raw_os_error() == Some(libc::EIO) => {

@@ -11,7 +11,8 @@ use super::super::{Error, JobSet, Work};
 use super::{is_absent, open_file};
 use crawlspace_index::timestamp::Timestamp;
 
-/// The version of the format that is written. Entries in other versions are built again.
+/// The version of the format that is written. Entries whose manifests have another version are
+/// built again.
 const FORMAT: u32 = 2;
 /// The start of a manifest, followed by the checksum of all bytes after the checksum.
 const BEGIN: &[u8] = b"{\n  \"checksum\": \"";
@@ -154,7 +155,8 @@ impl Manifest {
         }
     }
 
-    /// Returns the entry as an input of another one. The checksum only depends on the content, not on the build time.
+    /// Returns the entry as an input of another entry. The checksum only depends on the content, not on the
+    /// build time.
     pub(crate) fn as_input(&self) -> Input {
         Input {
             name: self.entry.clone(),

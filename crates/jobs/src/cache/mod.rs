@@ -232,8 +232,8 @@ impl<I: Id> FileBasedCache<I> {
         }
     }
 
-    /// Returns the entry of an item like [`FileBasedCache::cache`], if `accept` accepts it. Otherwise builds it, even
-    /// if it exists.
+    /// Returns the entry of an item like [`FileBasedCache::cache`], if `accept` accepts it. Otherwise builds
+    /// the entry, even if it exists.
     ///
     /// # Errors
     /// Fails like [`FileBasedCache::cache`].
@@ -250,8 +250,8 @@ impl<I: Id> FileBasedCache<I> {
         }
     }
 
-    /// Returns the lock of a missing item, or the item if another builder finishes it meanwhile. An item that `accept`
-    /// rejects counts as missing.
+    /// Returns the lock of a missing item, or the item if another builder finishes it in the meantime. An
+    /// item that `accept` rejects counts as missing.
     pub(super) fn slot(&self, id: &I, accept: &Accept<'_>, work: &Work) -> Result<Slot, Error> {
         add(&self.figures.misses);
         let find = || {

@@ -1,9 +1,10 @@
 //! Skips the verification of entries that are known to be unchanged since they were verified.
 //!
-//! All bytes of an entry are compared with its manifest when it is first opened. Then the metadata of its files (inode,
-//! size, times of the last change of content and of the inode) are stored in memory and in `<entry>.seen`, and the next
-//! process that opens the entry only compares these. Any write changes these times, and the change time of the inode
-//! cannot be set back. The modification time of the `.seen` file is the time of the last use of the entry.
+//! All bytes of an entry are compared with its manifest when it is first opened. After that, the metadata of
+//! its files (inode, size, times of the last change of content and of the inode) are stored in memory and in
+//! `<entry>.seen`. The next process that opens the entry only compares these metadata. Any write changes
+//! these times, and the change time of the inode cannot be set back. The modification time of the `.seen`
+//! file is the time of the last use of the entry.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, BufReader, Write};
@@ -16,7 +17,8 @@ use serde::{Deserialize, Serialize};
 use super::{open_file, plain, with_end};
 
 /// Interval within which two changes of a file may have the same time, on file systems that store
-/// fractions of a second. Their clock advances in ticks of several milliseconds.
+/// fractions of a second. The clock of these file systems advances in ticks of several
+/// milliseconds.
 const TICK: Duration = Duration::from_millis(50);
 /// Interval within which two changes of a file may have the same time, on file systems that store whole
 /// seconds.

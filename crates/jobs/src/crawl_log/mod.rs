@@ -20,7 +20,7 @@ use crawlspace_index::lines::{Bad, MAX_LINE};
 pub use notes::Origin;
 pub(crate) use notes::{Notes, Stored, push_migrated};
 
-/// A parsed line. It borrows the bytes of the line.
+/// A parsed line, which borrows the bytes of the line.
 ///
 /// ```
 /// use crawlspace_jobs::crawl_log::Line;
@@ -58,7 +58,7 @@ pub struct Line<'a> {
 
 /// Minimum number of fields of a line: up to the digest.
 const FIELDS: usize = 10;
-/// The index of the URL among them.
+/// The index of the URL among the fields.
 const URL: usize = 3;
 
 impl<'a> Line<'a> {
@@ -206,7 +206,7 @@ fn begin(field: &[u8]) -> Result<Option<&str>, Bad> {
     let plus = memchr(b'+', field).unwrap_or(field.len());
     let (digits, took) = field.split_at(plus);
     let took = took.get(1..).unwrap_or(b"0");
-    // The duration is negative if the clock was set back meanwhile.
+    // The duration is negative if the clock was set back during the fetch.
     let took = took.strip_prefix(b"-").unwrap_or(took);
     if matches!(digits.len(), 14 | 17) && is_number(digits) && is_number(took) {
         std::str::from_utf8(digits).map(Some).map_err(|_| Bad::Date)

@@ -89,7 +89,7 @@ impl<R: BufRead> Captures<R> {
         }
     }
 
-    /// Advances to the rows of a URL, which must not sort before the previous one.
+    /// Advances to the rows of a URL, which must not sort before the previous URL.
     pub(crate) fn go(&mut self, url: &str, job: &str, counts: &mut Counts) -> Result<(), Error> {
         self.rows.clear();
         self.names.clear();

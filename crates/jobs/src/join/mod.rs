@@ -138,7 +138,7 @@ impl Group {
         self.ends.push((number, self.text.len()));
     }
 
-    /// Clears the group, and begins a new one with the URL of a line.
+    /// Clears the group, and begins a new group with the URL of a line.
     fn clear(&mut self, line: &[u8]) {
         self.text.clear();
         self.ends.clear();
@@ -306,7 +306,7 @@ impl Url {
         self.any && self.url == url
     }
 
-    /// Advances to another URL. Returns false if it sorts before the current one.
+    /// Advances to another URL. Returns false if it sorts before the current URL.
     fn go(&mut self, url: &str) -> bool {
         if self.any && *url < *self.url {
             return false;

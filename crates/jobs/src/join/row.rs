@@ -2,7 +2,7 @@
 
 use super::super::crawl_log::{Line, Notes, Origin};
 
-/// A capture. Its lines in the two orders only differ in the key.
+/// A capture. The two lines of a capture, one for each order, differ only in the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Row<'a> {
     /// The urlkey.

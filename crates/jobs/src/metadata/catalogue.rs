@@ -286,7 +286,7 @@ impl Files {
                 Some((name.number, file))
             })
             .collect();
-        // The sort is stable: if several files have the same name, the one from the first place
+        // The sort is stable: if several files have the same name, the file from the first place
         // comes first.
         files.sort_by(|(a, first), (b, second)| {
             let names = (name::unpacked(&first.name), name::unpacked(&second.name));

@@ -2,7 +2,8 @@
 //!
 //! NetarchiveSuite stores the logs and reports of a job in files that are named after the job
 //! (`117-metadata-1.warc.gz`). [`Archive`] finds the files of a job, and reads its `crawl.log` and its CDX in one pass.
-//! It distinguishes three failures: there is no such job, its files do not contain the record, and reading failed.
+//! [`Archive`] distinguishes three failures: the job does not exist, its files do not contain the record, or
+//! reading failed.
 
 mod catalogue;
 mod folder;
@@ -103,7 +104,8 @@ pub struct JobContents {
     pub crawl_logs: u64,
     /// Number of records with a CDX.
     pub cdxs: u64,
-    /// The metadata files of the job, all of which were read completely. Empty if there is no such job.
+    /// The metadata files of the job, all of which were read completely. Empty if the job does not
+    /// exist.
     pub files: Vec<Input>,
     /// Files whose names also match this job, but that belong to other jobs.
     pub(crate) files_of_others: Vec<Input>,
@@ -140,8 +142,8 @@ impl JobContents {
     }
 }
 
-/// A record of a job, whose block is read through [`BufRead`]. It is only known to be intact when [`Archive::read`] has
-/// returned.
+/// A record of a job, whose block is read through [`BufRead`]. The record is only known to be intact when
+/// [`Archive::read`] has returned.
 pub struct Record<'a> {
     /// The name of the file.
     pub file: &'a str,
@@ -175,7 +177,7 @@ pub(crate) type Taker<'t> = dyn FnMut(Kind, Record<'_>) -> Result<(), Error> + '
 
 impl Archive {
     /// Opens the archive in these places: folders, metadata files, lists of metadata files, and any of these at
-    /// `http(s)` URLs. They are scanned on demand.
+    /// `http(s)` URLs. The places are scanned on demand.
     ///
     /// # Errors
     /// [`Error::Request`] for an invalid location.

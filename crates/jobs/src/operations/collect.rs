@@ -46,7 +46,7 @@ pub enum Reason {
     Size,
     /// The free space on the disk was below the limit.
     Room,
-    /// A builder that died left it unfinished.
+    /// A builder died and left the entry unfinished.
     Left,
 }
 

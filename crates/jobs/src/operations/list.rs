@@ -83,7 +83,7 @@ impl EntryState {
 pub fn list(cache_dir: &Path) -> Result<Vec<Listed>, Error> {
     let scan = scan(cache_dir)?;
     let listed = scan.items.iter().map(|item| (Listed::of(item), item));
-    // Skip entries that were removed meanwhile, because they would look damaged.
+    // Skip entries that were removed in the meantime, because they would look damaged.
     let listed = listed.filter(|(_, item)| item.is_there());
     let mut listed: Vec<Listed> = listed.map(|(one, _)| one).collect();
     for (path, item) in scan.left {

@@ -69,9 +69,9 @@ pub(super) struct Scan {
     /// Entries, sorted by name.
     pub items: Vec<Item>,
     /// Files and folders of entries that are being built or removed, or that a process left behind
-    /// when it died. Each comes with its entry.
+    /// when it died. Each file or folder is listed with its entry.
     pub left: Vec<(PathBuf, Item)>,
-    /// Missing entries that have a lock file.
+    /// Names of entries that do not exist but have a lock file.
     pub locks: Vec<Item>,
 }
 

@@ -22,9 +22,9 @@ use crawlspace_index::sort::Sorter;
 /// Raw data of a job, extracted from the archive.
 #[derive(Debug)]
 pub struct Raw {
-    /// Lines of its `crawl.log`, sorted by URL, or the reason why there are none.
+    /// Lines of its `crawl.log`, sorted by URL, or the reason why they are missing.
     pub crawl_log: Result<Entry, Missing>,
-    /// Lines of its CDX, sorted, or the reason why there are none.
+    /// Lines of its CDX, sorted, or the reason why they are missing.
     pub cdx: Result<Entry, Missing>,
 }
 
@@ -45,7 +45,8 @@ pub struct RawCaches {
     missing: Recent<JobId, Missing>,
     /// Reasons why jobs have no record of a kind.
     absent: Recent<(JobId, Kind), Missing>,
-    /// Entries known to be current: the checksum of the manifest, and the number of builds up to then.
+    /// Entries known to be current: the checksum of the manifest, and the number of builds up to that
+    /// check.
     current: Recent<String, (String, u64)>,
     figures: Arc<Figures>,
 }

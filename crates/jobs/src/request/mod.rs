@@ -25,8 +25,8 @@ use super::{
     MissingJob, MultiFileBasedCache, Options, Work,
 };
 
-/// Timeout of a connection without data. A server that is still building the index answers earlier
-/// than that.
+/// Timeout of a connection without data. A server that is still building the index responds before
+/// this timeout.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(90);
 /// Maximum time for retrying consecutive failures.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(120);
@@ -123,7 +123,7 @@ impl IndexRequestClient {
             Slot::Ours(lock) => lock,
         };
         lock.sign();
-        // Another caller may have stored the copy meanwhile.
+        // Another caller may have stored the copy in the meantime.
         if let Some(index) = self.partial_copy(cache, jobs, true, work)? {
             return Ok(index);
         }

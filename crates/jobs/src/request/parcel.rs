@@ -19,7 +19,8 @@ const PART: usize = 256 * 1024;
 /// Number of bytes at the start of a manifest that include its checksum.
 const BEGINNING: u64 = 128;
 
-/// An entry to be sent. Its files are open, so that they stay readable until the last byte.
+/// An entry to be sent. The files of the entry are open, so that they stay readable until the last
+/// byte.
 #[derive(Debug)]
 pub struct Parcel {
     length: u64,

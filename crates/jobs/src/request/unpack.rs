@@ -92,7 +92,7 @@ impl<'a, R: Read> Tar<'a, R> {
         output.finish()
     }
 
-    /// Checks that nothing follows.
+    /// Checks that no data follows the last file.
     pub(super) fn end(&mut self) -> Result<(), Failure> {
         for _ in 0..2 {
             if self.block()?.iter().any(|byte| *byte != 0) {

@@ -45,7 +45,7 @@ pub enum Signature {
     Drop,
 }
 
-/// The fields of `datapackage.json` that matter here; other fields are ignored.
+/// The fields of `datapackage.json` that describe requirements; other fields are ignored.
 #[derive(Deserialize)]
 struct Datapackage {
     #[serde(default)]

@@ -101,7 +101,8 @@ impl Local {
     }
 }
 
-/// The content of a member. Its end is only reached if size and checksum are correct.
+/// The content of a member. Reading reaches the end of the content only if size and checksum are
+/// correct.
 pub(crate) struct Content<R: Read> {
     data: Data<R>,
     compressed: u64,

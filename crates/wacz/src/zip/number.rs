@@ -28,8 +28,8 @@ impl<'a> Numbers<'a> {
     }
 }
 
-/// Returns the extra field of a kind from the extra fields of a header. Bytes after an invalid field are ignored: some
-/// tools write padding there.
+/// Returns the extra field of a kind from the extra fields of a header. Bytes after an invalid field are
+/// ignored, because some tools write padding after the fields.
 pub(super) fn extra_field(extra: &[u8], kind: u16) -> Option<Numbers<'_>> {
     let mut fields = Numbers(extra);
     loop {

@@ -1,5 +1,5 @@
-//! Tests interoperation with the tools of the format: they accept packages written here, and their packages can be
-//! read.
+//! Tests interoperation with the tools of the format: the tools accept packages that this crate writes, and
+//! this crate reads packages of the tools.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

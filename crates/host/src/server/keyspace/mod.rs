@@ -57,7 +57,7 @@ struct Reader {
     /// Length of the common prefix of all keys.
     prefix: usize,
     exempt: Exempt,
-    /// Two keys: a user with permission to read the second key may also read the first.
+    /// Two keys: permission to read the second key also permits reading the first.
     stands_for: Option<(RmString, RmString)>,
 }
 

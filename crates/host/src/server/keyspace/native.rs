@@ -22,12 +22,12 @@ pub struct Replicated<'a> {
 
 /// Command that repeats a change on replicas and in the append-only file.
 pub enum By<'a> {
-    /// [`Native::REBUILT_BY`] with these arguments after the key. They are computed only if there
-    /// is a replica or an append-only file.
+    /// [`Native::REBUILT_BY`] with these arguments after the key. The arguments are computed only
+    /// if there is a replica or an append-only file.
     Arguments(&'a dyn Fn() -> Vec<Vec<u8>>),
     /// [`Native::REBUILT_BY`] with one argument after the key.
     Log(&'a [u8]),
-    /// The running command, unchanged. It must have the same effect on a replica.
+    /// The running command, unchanged. The command must have the same effect on a replica.
     TheCommand,
     /// Nothing: the caller replicates the change in another way.
     Nothing,
@@ -103,7 +103,7 @@ fn holds_nothing<T: Native>(value: *mut c_void) -> bool {
 
 impl RedisKeyspace {
     /// Changes the value of a key. Creates a missing key, and deletes a key whose value becomes empty.
-    /// `change` gets the value, the log, and a mark. It appends to the log the data with which replicas
+    /// `change` gets the value, the log, and a mark, and appends to the log the data with which replicas
     /// repeat the change. The log is replicated together with `beside`, the name of another key. The mark is
     /// 0 at the start of a log, and then has the value that the previous change assigned.
     ///

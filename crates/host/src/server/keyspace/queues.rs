@@ -16,7 +16,7 @@ use crate::text::parse_signed;
 
 use super::RedisKeyspace;
 
-/// Placeholder for a list element that is about to be removed. It is longer than any id.
+/// Placeholder for a list element that is about to be removed; longer than any id.
 const TAKEN: &[u8] = &[0; 2048];
 
 const TAIL: c_int = raw::REDISMODULE_LIST_TAIL as c_int;

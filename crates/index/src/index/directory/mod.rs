@@ -1,8 +1,8 @@
 //! A directory that maps urlkeys to the files of a listing, so that a query for one URL opens only a few local files.
 //!
-//! [`Segment`]s record which files can contain a urlkey. They are built in the background after the files have been
-//! listed. Queries search every file that no segment covers: files that were just listed or changed, that did not fit
-//! into memory, or that cannot be read.
+//! [`Segment`]s record which files can contain a urlkey. Segments are built in the background after the files
+//! have been listed. Queries search every file that no segment covers: files that were just listed or
+//! changed, that did not fit into memory, or that cannot be read.
 
 pub(super) mod build;
 pub(super) mod reading;
@@ -22,7 +22,7 @@ use crate::sorted::file::FileVersion;
 const FEW: usize = 16;
 /// Maximum size of a file that is read into a segment, in bytes.
 const MAX_SIZE: u64 = 512 << 20;
-/// Number of segments of similar size that are merged into a larger one.
+/// Number of segments of similar size that are merged into one larger segment.
 const MANY: usize = 16;
 /// Position of a file that is not in the listing.
 const GONE: u32 = u32::MAX;

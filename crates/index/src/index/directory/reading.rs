@@ -21,7 +21,7 @@ pub(super) struct State {
 pub(super) enum Progress {
     #[default]
     New,
-    /// The entry is waiting to be read. Its previous place, if any, stays in use.
+    /// The entry is waiting to be read. If the entry has a previous place, this place stays in use.
     Queued,
     Done,
 }

@@ -1,5 +1,5 @@
-//! A table that maps hashes of urlkeys to the files that can contain them. It uses less than 16 bits for each urlkey of
-//! a file.
+//! A table that maps hashes of urlkeys to the files that can contain them. The table uses less than 16 bits
+//! for each urlkey of a file.
 //!
 //! The upper bits of a hash select its bucket. A slot in the bucket holds the next bits of the hash and the number of a
 //! file (quotienting: Knuth, "The Art of Computer Programming", volume 3, exercise 6.4-13). The sizes of the buckets
@@ -147,7 +147,8 @@ impl Segment {
         begin - bucket..self.zero(begin, 0) - bucket
     }
 
-    /// Returns the position of a zero in the sizes: the first one at or after `first`, after skipping `skipped` zeros.
+    /// Returns the position of a zero bit in the sizes: skips `skipped` zeros, starting at `first`, and
+    /// returns the position of the next zero.
     fn zero(&self, first: usize, mut skipped: usize) -> usize {
         let mut word = first / 64;
         let mut zeros = !self.sizes[word] & u64::MAX << (first % 64);

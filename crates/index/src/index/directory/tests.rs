@@ -114,7 +114,7 @@ fn settled(files: &[File]) -> Arc<Directory> {
 /// Checks that every file with a page is a candidate, in order, and returns the number of false positives.
 fn check(directory: &Arc<Directory>, files: &[File], page: u64) -> usize {
     if !directory.covers_some() {
-        // A query searches all files then.
+        // In this case, a query searches all files.
         return 0;
     }
     let mut wrong = 0;
@@ -148,7 +148,7 @@ fn added_changed_and_removed_files_are_found() {
             let is_written = |file: &File| file.path().starts_with(dir.path());
             match (rng.below(5), files.get_mut(at)) {
                 (0 | 1, Some(file)) if is_written(file) => file.rewrite(&mut rng),
-                // Replace the file by another one of the same name.
+                // Replace the file by another file of the same name.
                 (2, Some(file)) if is_written(file) => {
                     *file = File::written(file.path(), &mut rng);
                 }

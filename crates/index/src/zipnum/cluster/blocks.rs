@@ -26,9 +26,9 @@ pub(crate) struct Blocks {
     lines: Lines<Stretch>,
     from: Vec<u8>,
     to: Vec<u8>,
-    /// One block of look-behind, in forward direction only. While `near` is true, this is the last block that begins
-    /// before the span, because its end may have the first matching lines. Afterwards, it is the first block of the
-    /// span, until that block is returned.
+    /// A block of look-behind, in forward direction only. While `near` is true, this is the last block that
+    /// begins before the span, because its end may have the first matching lines. Afterwards, it is the first
+    /// block of the span, until that block is returned.
     held: Option<Block>,
     /// True until a block of the span has been found.
     near: bool,
@@ -48,8 +48,8 @@ pub(crate) struct Blocks {
     patience: Option<Duration>,
 }
 
-/// The search in a cluster whose secondary index may be wrong by some lines or blocks. It reads whole blocks around
-/// the span, because only their text tells which keys they contain.
+/// The search in a cluster whose secondary index may be wrong by some lines or blocks. The search reads whole
+/// blocks around the span, because only the text of a block shows which keys the block contains.
 #[derive(Debug)]
 struct Hint {
     /// Lines of the secondary index, read in the other direction.
@@ -60,7 +60,7 @@ struct Hint {
     /// The line of the block after the blocks that were read to find the start.
     ahead: Option<Vec<u8>>,
     begun: bool,
-    /// Texts that were read in advance, the next one last.
+    /// Texts that were read in advance, the next text last.
     ready: Vec<Bytes>,
 }
 

@@ -13,7 +13,7 @@ use crate::source::SourceError;
 use crawlspace_fetch::Net;
 use crawlspace_wacz::Location;
 
-/// Maximum size of a `.loc` file in bytes. A larger one is an error.
+/// Maximum size of a `.loc` file in bytes. A larger file is an error.
 const MAX_LOC: u64 = 16 << 20;
 /// Interval between look-ups of a missing `.loc` file: local, and on a server.
 const RECHECK: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];

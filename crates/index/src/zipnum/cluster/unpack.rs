@@ -103,7 +103,7 @@ impl Unpacked {
             return Ok(text);
         }
         until_it_may_wait().await;
-        // Another query may have decompressed the block meanwhile.
+        // Another query may have decompressed the block in the meantime.
         let known = cache().get(&which);
         if let Some(text) = known {
             return Ok(text);
