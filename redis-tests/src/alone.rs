@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 const ALONE: &str = "CRAWLSPACE_TESTS_ALONE";
 
 /// Runs `work` in a process where no other test takes memory or time. The process is this test
-/// program, started again with only the test `name` (`module::function`). Its standard error is
-/// shown immediately.
+/// program, started again with only the test `name` (`module::function`). The standard error of the
+/// process is shown immediately.
 ///
 /// # Panics
 /// Panics if the test fails in that process, or is not found.

@@ -22,8 +22,8 @@ impl BusyFrontier {
         "member1"; "member2"; "parallel"; "numbered";
     ];
 
-    /// Builds the groups in an empty frontier at a simulated time, which the function advances by a
-    /// few milliseconds.
+    /// Builds the groups in an empty frontier at a simulated time, and advances the time by a few
+    /// milliseconds.
     pub fn build(f: &mut Frontier) -> BusyFrontier {
         let t = f.time();
         let minute = 60_000;

@@ -91,7 +91,7 @@ impl Cluster {
         });
     }
 
-    /// Returns the address of the first node, which knows the other nodes.
+    /// Returns the address of the first node, which knows all other nodes.
     pub fn url(&self) -> String {
         self.nodes[0].url()
     }
@@ -121,7 +121,7 @@ impl Cluster {
     pub fn begin_move(&self, key: impl AsRef<[u8]>, to: &Server) {
         let slot = self.slot(key.as_ref());
         let from = self.owner(key);
-        // Redis 8.6 refuses it while it deletes the keys of an earlier atomic migration.
+        // Redis 8.6 refuses this command while it deletes the keys of an earlier atomic migration.
         until("keys that have left are deleted", || {
             let words = [
                 "CLUSTER",

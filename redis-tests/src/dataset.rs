@@ -67,7 +67,7 @@ impl Snapshot {
         self
     }
 
-    /// Rewrites each line with `change`, which gets the key and the line.
+    /// Rewrites each line with `change`, which is called with the key and the line.
     pub fn map_lines(mut self, change: impl Fn(&[u8], &mut Vec<u8>)) -> Snapshot {
         for (key, (_, lines)) in &mut self.keys {
             lines.iter_mut().for_each(|line| change(key, line));
@@ -81,8 +81,9 @@ impl Snapshot {
         self
     }
 
-    /// Removes the keys `<prefix>crawlspace`. Their counters (commits, claim tokens) only increase,
-    /// so that no number is used twice, even after all other data of a crawl were deleted.
+    /// Removes the keys `<prefix>crawlspace`. The counters in these keys (commits, claim tokens)
+    /// only increase, so that no number is used twice, even after all other data of a crawl were
+    /// deleted.
     pub fn without_counters(self) -> Snapshot {
         self.without(|key| key.ends_with(b"crawlspace"))
     }
@@ -125,7 +126,7 @@ impl Snapshot {
     /// lines that differ.
     ///
     /// # Panics
-    /// Panics if they differ.
+    /// Panics if the snapshots differ.
     #[track_caller]
     pub fn assert_same(&self, other: &Snapshot, what: &str) {
         if self != other {

@@ -213,7 +213,7 @@ fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Answers a request. Returns true if the connection can take another one.
+/// Answers a request. Returns true if the connection can take another request.
 fn serve(
     asked: &Asked,
     path: Result<String, (u16, String)>,

@@ -228,7 +228,7 @@ impl Frontier {
     }
 
     /// Returns the reply to a command that only reads plain keys. If the frontier is packed, the
-    /// keys are the ones that it would have in plain storage.
+    /// command reads the keys that the frontier would have in plain storage.
     #[track_caller]
     pub fn read(&mut self, words: &[&str]) -> Reply {
         frontier_view(&mut self.wire, &self.prefix, |wire| wire.expect_ok(words))

@@ -4,10 +4,11 @@
 //!
 //! A `Stage` is a server and its model, or two servers that must give the same replies. To shorten
 //! a failing history, the test runs it again without some consecutive steps, and then without
-//! single steps, as long as the history fails in the same way, and for at most `SHRINKING`. Then
-//! the test prints the history and its seed, as lines for redis-cli. If the environment variable
-//! `CORPUS` names `redis-tests/corpus`, it is also saved in `histories/` there. The variable
-//! `HISTORY_STEPS` sets the number of steps of a random test, and `SEED` the first seed.
+//! single steps. A step is left out for good if the history still fails in the same way. Shortening
+//! takes at most `SHRINKING`. After that, the test prints the history and its seed, as lines for
+//! redis-cli. If the environment variable `CORPUS` names `redis-tests/corpus`, the test also saves
+//! the history in the subfolder `histories/`. The variable `HISTORY_STEPS` sets the number of steps
+//! of a random test, and `SEED` the first seed.
 //!
 //! The folder `redis-tests/corpus/histories/` contains one file for each earlier failure: a line
 //! that describes the failure, then commands in the notation of the documentation,
@@ -274,7 +275,7 @@ impl Found {
     /// Runs the history with `run`, which returns the reply to a command, or an error.
     ///
     /// # Panics
-    /// Panics if `run` returns an error, or a reply differs from the one in the file.
+    /// Panics if `run` returns an error, or if a reply differs from the reply in the file.
     pub fn replay(&self, mut run: impl FnMut(&[Vec<u8>]) -> Result<Reply, String>) {
         let mut now = Live::default();
         for step in &self.steps {

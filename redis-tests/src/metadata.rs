@@ -43,7 +43,7 @@ impl Form {
     }
 }
 
-/// Writes records of a metadata file, one after the other.
+/// Writes the records of a metadata file in order.
 pub struct Metadata<W: Write> {
     out: W,
     form: Form,

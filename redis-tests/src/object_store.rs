@@ -1,5 +1,5 @@
-//! A read-only S3 server that checks signatures. It computes them as specified, and shares no code
-//! with the tested signers.
+//! A read-only S3 server that checks signatures. The server computes signatures as specified, and
+//! shares no code with the tested signers.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,7 +26,7 @@ pub struct ObjectStore {
 pub struct Terms {
     /// True to allow only unsigned requests.
     pub is_public: bool,
-    /// Session token that belongs to the key, if there is one.
+    /// Session token that belongs to the access key, if there is one.
     pub token: Option<String>,
     /// True to expect the bucket in the host name and not in the path.
     pub has_virtual_hosts: bool,
@@ -60,7 +60,7 @@ impl ObjectStore {
         );
     }
 
-    /// Returns the file server that the store uses. It has the list of requests.
+    /// Returns the file server that the store uses, which has the list of requests.
     pub fn host(&self) -> &FileHost {
         &self.host
     }

@@ -74,7 +74,7 @@ impl Outcome {
     }
 }
 
-/// Runs a program to its end, with empty standard input unless the command sets another one.
+/// Runs a program to its end, with empty standard input unless the command sets another input.
 ///
 /// # Panics
 ///

@@ -42,8 +42,8 @@ pub fn python(folder: &Path, packages: &[&str]) -> Result<PathBuf, String> {
 /// Installs packages for Node.js into the folder, so that programs in the folder can use them.
 /// Returns the path of Node.js.
 ///
-/// If Node.js is missing or too old, installs it from PyPI into a folder next to this one, because
-/// the package of the distribution would install hundreds of other packages.
+/// If Node.js is missing or too old, installs it from PyPI into a folder next to this folder,
+/// because the package of the distribution would install hundreds of other packages.
 ///
 /// # Errors
 /// Explains why Node.js is missing or the packages could not be downloaded.

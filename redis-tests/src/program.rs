@@ -107,7 +107,8 @@ impl Program {
     /// Sends a signal, such as `libc::SIGSTOP`, unless the program has ended.
     pub fn signal(&mut self, signal: i32) {
         if self.ended().is_none() {
-            // SAFETY: the process is a child that is not reaped yet, so its id is still its own.
+            // SAFETY: the process is a child that is not reaped yet, so the id still belongs to
+            // this process.
             unsafe { libc::kill(self.pid() as libc::pid_t, signal) };
         }
     }

@@ -10,7 +10,7 @@ use crate::wire::Reply;
 /// Time limit for the next line of a script.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A running script. Dropping it kills it.
+/// A running script. Dropping this value kills the script.
 pub struct Script {
     /// Name of the script in messages.
     pub name: String,
@@ -24,7 +24,7 @@ impl Script {
     /// Starts a script.
     ///
     /// # Panics
-    /// Panics if it cannot be started.
+    /// Panics if the script cannot be started.
     pub fn start(mut command: Command) -> Script {
         let errors = tempfile::tempfile().expect("a temporary file");
         let mut child = command

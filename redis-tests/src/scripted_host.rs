@@ -169,7 +169,8 @@ impl ScriptedHost {
         }
     }
 
-    /// Starts a host that never accepts connections. The kernel completes them.
+    /// Starts a host that never accepts connections. Clients can connect nevertheless, because the
+    /// kernel completes the handshake.
     pub fn deaf() -> ScriptedHost {
         let listener = TcpListener::bind((LOCAL, 0)).expect("a free port");
         ScriptedHost {

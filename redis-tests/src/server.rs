@@ -127,9 +127,9 @@ impl Options {
     }
 
     /// Enables an append-only file that is written before each reply, while the kernel decides when
-    /// to synchronize it. This is fast, and killing the process with `kill -9` loses no writes.
-    /// (With `everysec`, the server delays writes for up to two seconds while it synchronizes the
-    /// file, and a kill loses these writes.)
+    /// to synchronize it. This mode is fast, and killing the process with `kill -9` loses no
+    /// writes. (With `everysec`, the server delays writes for up to two seconds while it
+    /// synchronizes the file, and a kill loses these writes.)
     pub fn aof_unsynced(self, preamble: bool) -> Options {
         self.aof(preamble).args(&["--appendfsync", "no"])
     }

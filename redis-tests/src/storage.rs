@@ -9,7 +9,8 @@ use crate::dataset::Snapshot;
 use crate::server::{Options, Server};
 use crate::wire::{Reply, Wire, Word, bulk, int};
 
-/// A server on which packed values are unpacked, so that the server under test is only read.
+/// A server on which copies of packed values are unpacked, so that the server under test is only
+/// read.
 struct Scratch {
     /// The server lives as long as the connection.
     _server: Server,
@@ -41,8 +42,8 @@ fn with_scratch<T>(act: impl FnOnce(&mut Scratch) -> T) -> T {
 }
 
 /// Calls `read` with a connection to a server on which the frontier has the documented plain keys.
-/// This is the given connection or, for a packed frontier, a connection to another server with an
-/// unpacked copy.
+/// For a packed frontier, this is a connection to another server with an unpacked copy; otherwise,
+/// it is the given connection.
 ///
 /// # Panics
 /// Panics if the frontier cannot be copied or unpacked.
@@ -81,7 +82,8 @@ pub fn frontier_view<T>(c: &mut Wire, prefix: &str, read: impl FnOnce(&mut Wire)
     })
 }
 
-/// Unpacks a frontier. Returns the group and execution of a limit of done URLs that prevents this.
+/// Unpacks a frontier. If a limit of done URLs prevents this, returns the group and the execution
+/// of the limit.
 #[track_caller]
 fn unpack(c: &mut Wire, prefix: &str) -> Option<(String, String)> {
     let Reply::Error(line) = c.call(&["CHG.UNPACK", prefix]) else {
@@ -111,7 +113,7 @@ fn all_dumps(c: &mut Wire, prefix: &[u8]) -> Dumps {
     dumps(c, keys)
 }
 
-/// Empties a server, and restores these keys there. Uses a transaction, because the module creates missing
+/// Empties a server, and restores these keys on it. Uses a transaction, because the module creates missing
 /// markers.
 #[track_caller]
 fn restore(c: &mut Wire, dumps: &Dumps) {
@@ -144,7 +146,7 @@ pub fn indexed(c: &mut Wire, p: impl Word) -> i64 {
 }
 
 /// Returns the keys with a prefix as in plain storage. Copies a packed index to another server and
-/// unpacks it there.
+/// unpacks the copy.
 ///
 /// # Panics
 /// Panics if the index cannot be copied or unpacked.
@@ -164,8 +166,8 @@ pub fn plain_view(c: &mut Wire, p: impl Word) -> Snapshot {
     })
 }
 
-/// Changes the plain keys of an index as a plain client does. Unpacks a packed index first, and
-/// packs it again afterwards.
+/// Changes the plain keys of an index like a plain client. Unpacks a packed index first, and packs
+/// it again afterwards.
 pub fn plainly<T>(c: &mut Wire, p: impl Word, change: impl FnOnce(&mut Wire) -> T) -> T {
     let packed = is_packed(c, p.word());
     if packed {

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// Time limit for a condition, after which the test fails. It is long, so that tests do not fail on
-/// a loaded machine.
+/// Time limit for a condition, after which the test fails. The limit is long, so that tests do not
+/// fail on a loaded machine.
 const DEADLINE: Duration = Duration::from_secs(180);
 
 /// Polls `condition` until it is true.

@@ -33,8 +33,8 @@ macro_rules! runs_lines {
             self.wire.expect_error(&words)
         }
 
-        /// Runs a line that must fail. The error must begin with the first of these words and
-        /// contain the other words. Returns the error line.
+        /// Runs a line that must fail. The error must begin with the first word and contain all
+        /// other words. Returns the error line.
         #[track_caller]
         pub fn refused(&mut self, line: impl AsRef<str>, words: &str) -> String {
             let reply = self.call(line.as_ref());
@@ -50,8 +50,8 @@ macro_rules! runs_lines {
 }
 pub(crate) use runs_lines;
 
-/// Fails unless a reply is an error that begins with the first of these words and contains the
-/// other words. Without words, accepts any error. Returns the error line.
+/// Fails unless a reply is an error that begins with the first word and contains all other words.
+/// Without words, accepts any error. Returns the error line.
 #[track_caller]
 pub fn assert_error(reply: &Reply, words: &str, what: &str) -> String {
     let Reply::Error(line) = reply else {
@@ -371,7 +371,7 @@ impl Wire {
     /// Connects to a loopback port.
     ///
     /// # Errors
-    /// Fails if no server listens there.
+    /// Fails if no server listens at this address.
     pub fn tcp(port: u16) -> std::io::Result<Wire> {
         let stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_nodelay(true)?;
@@ -381,7 +381,7 @@ impl Wire {
     /// Connects to a unix socket.
     ///
     /// # Errors
-    /// Fails if no server listens there.
+    /// Fails if no server listens at this address.
     pub fn unix(path: &Path) -> std::io::Result<Wire> {
         Ok(Wire::over(Stream::Unix(UnixStream::connect(path)?)))
     }
@@ -550,8 +550,8 @@ impl Wire {
         self.expect_ok(&words)
     }
 
-    /// Returns the push messages received so far. Runs a `PING` first, so that messages on their
-    /// way arrive.
+    /// Returns the push messages received so far. Runs a `PING` first, so that all messages that
+    /// the server has sent arrive.
     pub fn pushes(&mut self) -> Vec<Reply> {
         self.expect_ok(&["PING"]);
         std::mem::take(&mut self.pushed)

@@ -16,7 +16,7 @@ use super::transition::{Placement, Step};
 pub fn sweep<K: Store>(now: Millis, limit: u64) -> Job<K> {
     Job::new(async move |lent: Lent<K>| {
         let (mut from_wait, mut from_busy) = (0, 0);
-        // Paused groups at the head of `chg_wait`. They stay there.
+        // Paused groups at the head of `chg_wait`. These groups keep their positions.
         let mut skipped = 0;
         let due = lent.with(|frontier, ks| frontier.queues.due_or_lapsed(ks, now))?;
         while from_wait + from_busy < limit {

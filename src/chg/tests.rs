@@ -1,5 +1,5 @@
 //! Random histories on plain maps. Other commands run between the steps of jobs. Checks that only
-//! one client at a time fetches from a host, that it does not fetch too soon, and that no URI is
+//! one client at a time fetches from a host, that no client fetches too soon, and that no URI is
 //! lost or counted twice.
 
 use std::collections::BTreeMap;
@@ -114,9 +114,9 @@ enum Op {
         steps: usize,
     },
     Expired,
-    /// The process ends: only the keys remain.
+    /// The process restarts: only the keys remain.
     Restart,
-    /// Adds many kept URIs, each of the next one of some executions.
+    /// Adds many stored URIs; the executions take turns.
     AddMany {
         group: usize,
         uris: usize,
@@ -174,7 +174,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// The limits of a group, and the leases and releases that must respect them.
+/// The limits of a group, and the leases and releases that must respect these limits.
 #[derive(Default)]
 struct Watched {
     leases: BTreeMap<Token, Millis>,
@@ -213,7 +213,7 @@ struct Replicated {
     replica: Packed,
     /// The logs of all commands so far.
     logs: Vec<Vec<u8>>,
-    /// The plain keys of the replica, as they were before the last command.
+    /// The plain keys that the replica had before the last command.
     plain: MemoryKeyspace,
 }
 
@@ -702,7 +702,7 @@ impl<K: Storage> World<K> {
         let total = self.frontier.keys.once.total.clone();
         assert_eq!(self.ks.number(&total), Ok(0), "{:?}", self.ks.state());
         self.inspect();
-        // One log has everything that was fetched.
+        // Replicate all fetches in one log.
         self.frontier.groups.write_back(&mut self.ks, None).unwrap();
         self.ks.end();
     }
@@ -769,7 +769,7 @@ proptest! {
     fn both_storages_grant_the_same_leases(ops in prop::collection::vec(op(), 1..150)) {
         let (mut plain, mut packed) = (World::<MemoryKeyspace>::new(), World::<PackedMemory>::new());
         for op in &ops {
-            // Half of a job may have visited other groups than half of the other job.
+            // Run whole jobs: partial jobs of the two storages may have visited different groups.
             let op = &op.whole();
             plain.apply(op);
             packed.apply(op);

@@ -18,8 +18,8 @@ struct Verdict {
     parts: Vec<Verdict>,
 }
 
-/// Maximum length in bytes of the text that is shown for a clause. The text of a clause contains
-/// the texts of all its parts.
+/// Maximum length in bytes of the text that is shown for a clause. The limit is necessary because
+/// the text of a clause contains the texts of all its parts.
 const TEXT_BYTES: usize = 1000;
 
 /// A tag of the capture and the source of that tag.

@@ -16,7 +16,8 @@ use crawlspace_host::text::Shown;
 pub use crawlspace_compact::limits::tags::RULE_NAME_BYTES as NAME_BYTES;
 /// Maximum number of templates of a rule.
 const MAX_TEMPLATES: usize = 1000;
-/// Limits of a rule's regular expression. Every server that loads the space compiles it again.
+/// Limits of a rule's regular expression. Every server that loads the space compiles the expression
+/// again.
 const LIMITS: Limits = Limits {
     pattern_bytes: 64 << 10,
     compiled_bytes: 4 << 20,
@@ -77,7 +78,7 @@ impl Rule {
                 Ok((Box::from(text), Template::parse(text, &groups)?))
             })
             .collect::<Result<_, Error>>()?;
-        // An affix finds only the first group. It does not find the start of the whole match.
+        // An affix finds only the first group, not the start of the whole match.
         let only_first = !templates.iter().any(|(_, t)| t.names_other_than(1));
         Ok(Rule {
             name: name.into(),

@@ -44,7 +44,8 @@ pub struct Space {
     conditions: Conditions,
 }
 
-/// Prepared conditions, most recently used last. They are valid until an access point changes.
+/// Prepared conditions, most recently used last. Prepared conditions are valid until an access
+/// point changes.
 #[derive(Clone, Debug, Default)]
 pub struct Conditions(Arc<Mutex<Vec<Ready>>>);
 
@@ -150,8 +151,8 @@ impl Drop for Lent {
     }
 }
 
-/// A clone shares its contents with the original until one of them changes. It shares no caches,
-/// conditions or versions.
+/// A clone shares its contents with the original until one of them changes. A clone does not share
+/// caches, conditions or versions.
 impl Clone for Space {
     fn clone(&self) -> Space {
         Space {

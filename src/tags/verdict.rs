@@ -26,8 +26,8 @@ type Direct = SmallVec<[u32; 8]>;
 /// Maximum number of cached conditions.
 const MAX_CONDITIONS: usize = 8;
 
-/// Maximum number of parts of a condition whose verdicts are cached after a batch. The limit saves
-/// memory.
+/// Maximum number of parts of a condition whose verdicts are cached after a batch. Verdicts of
+/// larger conditions are dropped to save memory.
 const MAX_PARTS: usize = 1 << 14;
 
 /// Minimum capacity of a cache: number of tags, and of parts of fields. A cache that exceeds its
@@ -194,7 +194,7 @@ impl Cache {
     /// Returns the approximate memory use in bytes.
     pub fn bytes(&self) -> usize {
         let verdicts: usize = self.verdicts.iter().map(|(_, v)| v.alone.len() * 25).sum();
-        // A name is stored twice and a part once. Each has a length and a slot of a table.
+        // A name is stored twice and a part once, each with a length and a slot of a table.
         self.names.len() * 120 + self.parts * 80 + verdicts
     }
 

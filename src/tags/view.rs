@@ -47,8 +47,8 @@ impl Asked {
     }
 }
 
-/// Maximum number of steps of the regular expressions per line. They take a few seconds, and a
-/// search cannot be interrupted.
+/// Maximum number of steps of the regular expressions per line. This number of steps takes a few
+/// seconds, and a search cannot be interrupted.
 const STEPS: usize = 200_000_000;
 /// Lines up to this length are always processed, even if the regular expressions of the space's
 /// rules are heavy.

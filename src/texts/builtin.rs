@@ -1,5 +1,5 @@
-//! The symbol table that every index starts with. It must never change, because saved values refer
-//! to it.
+//! The symbol table that every index starts with. The table must never change, because saved values
+//! refer to it.
 
 use std::sync::OnceLock;
 

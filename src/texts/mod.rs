@@ -40,8 +40,8 @@ pub struct Texts {
     tables: Tables,
     /// Buffer for the text that is being compressed, with padding.
     scratch: Vec<u8>,
-    /// The compressed form of the text in `scratch`. It is kept because a text is often looked up
-    /// and then added.
+    /// The compressed form of the text in `scratch`. The buffer keeps this form because a text is
+    /// often looked up and then added.
     last: Last,
 }
 
@@ -69,13 +69,14 @@ impl Texts {
         self.tables.current()
     }
 
-    /// Counts an owner of a table that was restored; returns false if there is no such table.
+    /// Counts an owner of a table that was restored; returns false if the table does not exist.
     pub fn adopt(&mut self, table: u16) -> bool {
         self.tables.adopt(table);
         self.tables.get(table).is_some()
     }
 
-    /// Calls `each` with the tables and their numbers, in their saved form; the last one is for new owners.
+    /// Calls `each` with the tables and their numbers, in their saved form; the last table is for new
+    /// owners.
     pub fn save(&self, mut each: impl FnMut(u16, &[u8])) {
         self.tables.save(&mut each);
     }

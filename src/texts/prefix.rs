@@ -80,7 +80,7 @@ pub fn codes(lengths: &[u8]) -> Vec<u16> {
     for length in 2..next.len() {
         next[length] = (next[length] + next[length - 1]) << 1;
     }
-    // `next[l]` is now the first code of length l: the shorter codes come before it.
+    // `next[l]` is now the first code of length l, which follows all shorter codes.
     let code = |&length: &u8| {
         let code = next[usize::from(length)];
         next[usize::from(length)] += 1;

@@ -58,7 +58,7 @@ const CLASS: [u8; 256] = {
     class
 };
 
-/// Number of bits of a *lane*, the counter of one class. Enough for the length of a word.
+/// Number of bits of a *lane*, the counter of one class. The bits suffice for the length of a word.
 const LANE: u32 = 12;
 
 /// The value 1 at the position of the lane of each class.

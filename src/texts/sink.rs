@@ -97,7 +97,7 @@ impl<'a, B: Buffer> Text<'a, B> {
     /// Creates a text that is appended to `out`.
     pub fn new(out: &'a mut B) -> Text<'a, B> {
         let len = out.len();
-        // `extend_to` would write one byte at a time here.
+        // Use `append`, because `extend_to` would write one byte at a time.
         out.append(&[0; ROOM]);
         Text {
             out,

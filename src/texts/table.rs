@@ -13,7 +13,7 @@ pub const TEXT: usize = 15;
 pub const SYMBOLS: usize = 1 << 10;
 
 /// A part of a text: literal bytes, a run of a given length, or the escape before a byte that has
-/// no symbol. The last byte of the symbol encodes which of these it is.
+/// no symbol. The last byte of the symbol encodes the kind of the part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Symbol([u8; TEXT + 1]);
 
@@ -75,7 +75,8 @@ pub const MAX_CLASS: u8 = 48;
 /// Codes for classes of numbers. The class of a number is its length in bits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Classes {
-    /// Classes and the lengths of their codes, in ascending order of classes; the last one is [`OTHER`].
+    /// Classes and the lengths of their codes, in ascending order of classes; the last class is
+    /// [`OTHER`].
     lengths: Vec<(u8, u8)>,
     /// Class and code length for every value of the next [`CLASS_BITS`] bits.
     index: Box<[(u8, u8); 1 << CLASS_BITS]>,

@@ -1,9 +1,9 @@
 //! Trains a table: finds, in small steps, the symbols that compress texts of a kind best.
 //!
 //! Training starts with single bytes as symbols. Each round splits a sample into the current
-//! symbols, and counts the symbols and the pairs of neighbours. It keeps the symbols and pairs that
-//! save the most bits; the pairs become new symbols. Therefore the length of symbols about doubles
-//! in each round.
+//! symbols, and counts the symbols and the pairs of neighbours. The round keeps the symbols and
+//! pairs that save the most bits; the pairs become new symbols. Therefore the length of symbols
+//! about doubles in each round.
 
 use hashbrown::HashMap;
 
@@ -14,8 +14,8 @@ use super::table::{Classes, Meaning, NUMBERS, SYMBOLS, Symbol, TEXT, Table};
 /// Approximate number of bytes that a step processes.
 const STEP: usize = 2 << 10;
 const ROUNDS: u32 = 6;
-/// Number of symbols kept between rounds. It exceeds the size of a table, because some symbols
-/// become parts of later symbols.
+/// Number of symbols kept between rounds. This number exceeds the size of a table, because some
+/// symbols become parts of later symbols.
 const KEPT: usize = SYMBOLS + SYMBOLS / 2;
 /// Minimum count of a pair that can become a symbol.
 const RARE: u32 = 3;
@@ -54,7 +54,8 @@ impl Sample {
         self.texts.get(start..end)
     }
 
-    /// Returns the encoded size in bits of every sixteenth text. Training does not use these texts.
+    /// Returns the encoded size in bits of every sixteenth text. The training itself does not use
+    /// these texts.
     pub fn bits(&self, matcher: &Matcher) -> u64 {
         let texts = (0..self.ends.len()).filter(|&at| is_for_comparison(at));
         let texts = texts.filter_map(|at| self.get(at));

@@ -20,7 +20,7 @@ use redis_tests::{Wire, ok, simulated};
 /// Calls whose replies may contain more fields in later versions.
 const FIGURES: [&str; 3] = ["INFO", "STATS", "CRAWLS"];
 
-/// One call per family that continues with the stored data. It runs after all others.
+/// One call per family that continues with the stored data. This call runs after all other calls.
 const GOES_ON: [(&str, &str); 3] = [
     ("DEDUPE", "COMMIT open"),
     ("CHG", "RELEASE held <held> DELAY 1000 DONE crawl"),

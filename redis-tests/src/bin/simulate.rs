@@ -1,5 +1,6 @@
 //! `make simulate`: a million fetches from a hundred thousand host groups in simulated time, with
-//! workers that crash, stall and repeat requests. Then threads compete in real time.
+//! workers that crash, stall and repeat requests. After the simulation, threads compete in real
+//! time.
 //!
 //! ```text
 //! SEED=7 cargo run --release -p redis-tests --bin simulate -- [--tenth]

@@ -1,8 +1,8 @@
 //! Gates that several groups share. A gate is closed while one of its groups is leased, and during
 //! the pause of any of them.
 //!
-//! One member waits for a closed gate in `chg_wait`. The others wait in the gate's queue, in the
-//! order in which they became due.
+//! One member waits for a closed gate in `chg_wait`. All other due members wait in the gate's
+//! queue, in the order in which they became due.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -82,7 +82,7 @@ impl FrontierModel {
     }
 
     /// Puts a member into `chg_wait` with the time when the gate opens. Returns true if the member
-    /// is due by then.
+    /// is due when the gate opens.
     fn stand_first(&mut self, chg: &str, until: i64) -> bool {
         let own = self.group(chg).due_of();
         self.wait_at(chg, own.max(until));
@@ -118,7 +118,7 @@ impl FrontierModel {
         was_first
     }
 
-    /// Removes a member from the gate's queue. Returns true if it was there.
+    /// Removes a member from the gate's queue. Returns true if the queue contained the member.
     pub(super) fn leave_gate(&mut self, chg: &str) -> bool {
         let gate = self.group(chg).options.gate.clone();
         if gate.is_empty() || self.hand_over(chg) {

@@ -6,7 +6,7 @@ use crawlspace_compact::limits::chg as limits;
 
 use super::uris::Uris;
 
-/// A lease that has not been released. It may have expired without a command noticing it.
+/// A lease that has not been released. The lease may have expired without a command noticing it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hold {
     pub token: i64,

@@ -181,7 +181,7 @@ impl FrontierModel {
     }
 }
 
-/// The effect of adding a URI, with the number of URIs of its group.
+/// The effect of adding a URI, with the number of URIs that its group has now.
 pub(super) enum Entered {
     New(i64),
     Known(i64),

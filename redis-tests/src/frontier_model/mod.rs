@@ -1,8 +1,8 @@
-//! A model of the politeness frontier, made of maps, according to `docs/commands/chg.*.md`. It
-//! computes the reply of each command and the contents of the plain keys, and shares no code with
-//! the module.
+//! A model of the politeness frontier, made of maps, according to `docs/commands/chg.*.md`. The
+//! model computes the reply of each command and the contents of the plain keys, and shares no code
+//! with the module.
 //!
-//! Where the documentation allows several results, the model takes the one in the reply:
+//! Where the documentation allows several results, the model accepts the result in the reply:
 //! `FrontierModel::mint` for the token after a restart, and `pick` in `uris` for executions with
 //! the same next turn.
 //!
@@ -324,9 +324,9 @@ impl FrontierModel {
         }
     }
 
-    /// Creates a token that is larger than the last one and than the time in microseconds. After a
-    /// restart, the last tokens may not have reached the disk. Then the documentation only
-    /// guarantees that the token is new.
+    /// Creates a token that is larger than the last token and than the time in microseconds. After
+    /// a restart, the last tokens may not have reached the disk. In this case, the documentation
+    /// only guarantees that the token is new.
     fn mint(&mut self) -> i64 {
         let least = (self.token + 1).max(self.now * 1000);
         self.reloaded = false;
@@ -358,7 +358,8 @@ impl FrontierModel {
         }
     }
 
-    /// Marks a group without queued URIs and leases as idle. It exists until its pause has ended.
+    /// Marks a group without queued URIs and leases as idle. The group exists until its pause has
+    /// ended.
     fn rest(&mut self, chg: &str) {
         if !self.group(chg).is_idle() {
             return;

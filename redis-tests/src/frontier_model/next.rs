@@ -28,11 +28,11 @@ enum Fate {
     Lease(Option<String>),
     /// Park the group until this time.
     Park(i64),
-    /// Skip the group, because it is paused. It keeps its place.
+    /// Skip the group, which is paused and keeps its place.
     Pass,
     /// Move the group behind its shared gate, which opens at this time.
     Gate(i64),
-    /// Remove the group from the queue, because it does not belong there.
+    /// Remove the group from the queue, in which it does not belong.
     Remove,
 }
 

@@ -23,7 +23,7 @@ impl Score {
         Score { ms, nth: 0 }
     }
 
-    /// Returns a position after all others of this millisecond.
+    /// Returns a position after all other positions of this millisecond.
     pub fn last_of(ms: i64) -> Score {
         let nth = ARRIVALS - 2;
         Score { ms, nth }
@@ -54,7 +54,7 @@ impl<S: Ord + Copy> Queue<S> {
         self.scores.insert(name.to_owned(), score);
     }
 
-    /// Removes a name. Returns true if it was there.
+    /// Removes a name. Returns true if the name existed.
     pub fn remove(&mut self, name: &str) -> bool {
         let score = self.scores.remove(name);
         score.is_some_and(|score| self.order.remove(&(score, name.to_owned())))
@@ -125,7 +125,7 @@ impl FrontierModel {
         self.wait.set(chg, score);
     }
 
-    /// Removes a group from `chg_wait`. Returns true if it was there.
+    /// Removes a group from `chg_wait`. Returns true if the group was in `chg_wait`.
     pub(super) fn leave_wait(&mut self, chg: &str) -> bool {
         self.wait.remove(chg)
     }

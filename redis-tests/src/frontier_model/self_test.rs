@@ -47,7 +47,7 @@ fn model() -> FrontierModel {
     FrontierModel::new("f:", 3)
 }
 
-/// Creates two groups. The first one was added first.
+/// Creates two groups. The first group was added first.
 fn two_groups() -> FrontierModel {
     let mut model = model();
     let before = T0 - 5;

@@ -41,8 +41,8 @@ impl Heap {
         ALL.load(Relaxed)
     }
 
-    /// Runs `work`. Returns its result, and the peak number of bytes that this thread had allocated
-    /// meanwhile. Ignores other threads.
+    /// Runs `work`. Returns the result of `work`, and the peak number of bytes in use on this
+    /// thread during `work`. Ignores other threads.
     pub fn peak_of<T>(work: impl FnOnce() -> T) -> (T, usize) {
         let before = THREAD_HAD.get();
         THREAD_PEAK.set(before);

@@ -1,9 +1,10 @@
 //! A fuzzer that mutates valid samples.
 //!
-//! The seed and the number of an input determine the input. If an input does harm, it is saved to a
-//! file. To run only this input again, set `INPUT=file`. If the environment variable `CORPUS` names
-//! the folder of earlier findings (`redis-tests/corpus`), the input is also saved in `inputs/`
-//! there, and its effect is appended to `inputs/README.md`. Every run starts with the saved inputs.
+//! The seed and the number of an input determine the input. A harmful input is saved to a file. To
+//! run only this input again, set `INPUT=file`. If the environment variable `CORPUS` names the
+//! folder of earlier findings (`redis-tests/corpus`), the input is also saved in the subfolder
+//! `inputs/`, and its effect is appended to `inputs/README.md`. Every run starts with the saved
+//! inputs.
 //!
 //! ```no_run
 //! use redis_tests::fuzz::Fuzz;

@@ -126,7 +126,7 @@ impl<'a> Mutator<'a> {
         }
     }
 
-    /// Replaces a number with another one.
+    /// Replaces a number with another number.
     fn number(&mut self, input: &mut Vec<u8>) {
         let from = self.at(input.len());
         let Some(begin) = input[from..].iter().position(u8::is_ascii_digit) else {

@@ -95,7 +95,7 @@ const SAMPLES: &[&str] = &rows![
     "PACK"; "UNPACK";
 ];
 
-/// Commands that need a packed frontier, and make no execution remember its URLs.
+/// Commands that need a packed frontier, but do not make an execution remember its URLs.
 const KNOWN_SAMPLES: &[&str] = &rows![
     "KNOWN fresh http://e.com/"; "COUNT fresh"; "COUNT fresh GROUP waiting"; "FORGET fresh";
     "FORGET fresh URIS 2 http://e.com/ http://e.com/2"; "FORGET fresh GROUP waiting BEFORE <soon> STATE DONE";
@@ -108,8 +108,9 @@ const KNOWN_SAMPLES: &[&str] = &rows![
     "LIMIT new PARALLEL 2 GAP 10 DELAY 10 BUDGET 10 DONE 0 EXECUTION crawl";
 ];
 
-/// Commands that make an execution remember its URLs, or need that. They are refused here because the execution has
-/// URIs already: otherwise the frontier could not be unpacked, and views of it in plain keys could not be compared.
+/// Commands that make an execution remember its URLs, or that need such an execution. The frontier refuses
+/// these commands, because the execution has URIs already. If it accepted them, the frontier could not be
+/// unpacked, and its plain keys could not be compared.
 const REMEMBERING: &[&str] = &rows![
     "SPACE crawl"; "SPACE crawl BITS 96"; "SPACE crawl BITS 128 SHARE weekly"; "SPACE crawl TEXT YES"; "SPACE crawl TEXT NO";
     "URIS EXECUTION crawl STATE DONE"; "URIS EXECUTION crawl STATE GIVENUP";
@@ -124,8 +125,8 @@ const REMEMBERING: &[&str] = &rows![
     "RELEASE kept <kept> DELAY 1000 RETRY <soon> PAYLOAD p";
 ];
 
-/// Commands whose leases free their group. They are refused here because a frontier with such a lease cannot be
-/// unpacked.
+/// Commands whose leases free their group. The state refuses these commands, because a frontier with such a
+/// lease cannot be unpacked.
 const FREEING: &[(&str, &str)] = &rows![
     "NEXT GROUP nowhere GATE 5", "NOCHG";
     "RELEASE kept 1 DELAY 5 LATER 5 NEXT GATE 5", "STALE";

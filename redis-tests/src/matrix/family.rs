@@ -7,8 +7,8 @@ use super::grammar::{Grammar, Slot};
 use crate::server::Options;
 use crate::wire::{Reply, Wire};
 
-/// The prefix that the matrix fills. It has a hash tag, so that it is valid in a cluster. For a
-/// family with a single key, it is the name of this key.
+/// The prefix that the matrix fills. The prefix has a hash tag, so that it is valid in a cluster.
+/// For a family with a single key, it is the name of this key.
 pub const PREFIX: &str = "{m}:";
 
 /// A family of commands.
@@ -19,9 +19,9 @@ pub struct Family {
     /// The storage of the keys if the family has two kinds of storage; otherwise empty.
     pub storage: &'static str,
     /// Sample calls, one per line, without the family's name and the prefix, quoted as in
-    /// [`TagSpace`](crate::TagSpace) lines. `<…>` stands for a value that only the [`State`] knows.
-    /// Each call succeeds on the state and has its arguments in the order of `COMMAND DOCS`.
-    /// Together, the calls use every argument of every command.
+    /// [`TagSpace`](crate::TagSpace) lines. `<…>` is a placeholder for a value that only the
+    /// [`State`] knows. Each call succeeds on the state and has its arguments in the order of
+    /// `COMMAND DOCS`. Together, the calls use every argument of every command.
     pub samples: &'static [&'static str],
     /// Calls that the state refuses, each with the code word of the error: contradictory options,
     /// and calls that are not possible in the state.
@@ -31,8 +31,8 @@ pub struct Family {
     /// Write commands that work even when the server is out of memory: they free memory, or the
     /// crawl could not continue without them.
     pub without_memory: &'static str,
-    /// Names of keys that the commands may use, without the prefix. They are separated like the
-    /// arguments of a line.
+    /// Names of keys that the commands may use, without the prefix. The names are separated like
+    /// the arguments of a line.
     pub keys: &'static str,
     /// Key names without the prefix, each with a field. Tests write garbage to these fields, and to
     /// the fields that exist in the state.

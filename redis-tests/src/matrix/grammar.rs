@@ -115,7 +115,7 @@ pub struct Grammar {
     pub arity: i64,
     /// Flags of the server: `write`, `readonly`, `denyoom`, …
     pub flags: Vec<String>,
-    /// Its arguments. The first one is the key or prefix.
+    /// Its arguments. The first argument is the key or prefix.
     pub arguments: Vec<Argument>,
 }
 

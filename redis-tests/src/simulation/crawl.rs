@@ -182,9 +182,9 @@ impl Crawl {
         self.add_line(item.1, item.2.is_some(), again, &self.item(item, at))
     }
 
-    /// Returns an `ADD`, `ADDURI` or `DISCOVER` command. `?` stands for the number of its writer, which is assigned
-    /// when the command is sent. A command that will be sent `again` has its own writer, so that no other number is
-    /// used in between.
+    /// Returns an `ADD`, `ADDURI` or `DISCOVER` command. `?` is a placeholder for the writer's sequence
+    /// number, which is assigned when the command is sent. A command that will be sent `again` has its own
+    /// writer, so that no other command uses the writer's numbers in between.
     fn add_line(&self, execution: usize, keeps: bool, again: bool, items: &str) -> String {
         let (execution, weight) = EXECUTIONS[execution];
         let count = items.matches(" http://").count();

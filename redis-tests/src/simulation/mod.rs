@@ -38,7 +38,7 @@ const ATTEMPTS: i64 = 3;
 const DAY: i64 = 24 * 3_600_000;
 /// Maximum deviation of a share, in percent of all leases of a group.
 const FAIR: f64 = 2.0;
-/// Crawl executions and their weights. The last one is paused periodically.
+/// Crawl executions and their weights. The last execution is paused periodically.
 const EXECUTIONS: [(&str, u32); 6] = rows![
     "weekly", 1; "daily", 2; "news", 3; "election", 5; "museum", 8; "halting", 4;
 ];
@@ -57,7 +57,8 @@ pub struct Size {
     /// Number of groups with many URIs of several executions, in which shares are measured, and the
     /// number of URIs of each, as a multiple of the sum of weights.
     pub large: (usize, usize),
-    /// True if executions remember their URLs. The frontier is packed then, and stores all URIs.
+    /// True if executions remember their URLs. In this case, the frontier is packed and stores all
+    /// URIs.
     pub remembers: bool,
 }
 
@@ -105,7 +106,7 @@ pub struct Simulation {
     agenda: BTreeMap<(i64, u64), Deed>,
     planned: u64,
     idle: usize,
-    /// Number of leases to request at once. It is adapted to the last replies.
+    /// Number of leases to request at once. The number is adapted to the last replies.
     appetite: usize,
     halted: bool,
     /// The last number that a writer used.
@@ -121,7 +122,7 @@ pub struct Simulation {
 #[derive(Default)]
 struct Shares {
     leases: [u32; HALTING],
-    /// True if an execution has no URIs left, so that the others get its share.
+    /// True if an execution has no URIs left, so that the other executions get its share.
     over: bool,
 }
 
@@ -300,7 +301,7 @@ impl Simulation {
             Some(execution) => execution.clone(),
             None => self.model.most_counted(&lease.chg).unwrap_or_default(),
         };
-        // All counted URIs of the execution may be done by then.
+        // All counted URIs of the execution may be done at this time.
         let execution = if execution.is_empty() {
             EXECUTIONS[0].0
         } else {

@@ -9,10 +9,10 @@ use crate::rng::Rng;
 use crate::server::Server;
 use crate::wire::Reply;
 
-/// Duration of a lease in milliseconds. It is short, so that leases of crashed workers expire
-/// during the race.
+/// Duration of a lease in milliseconds. The duration is short, so that leases of crashed workers
+/// expire during the race.
 const LEASE: i64 = 250;
-/// Number of URIs of each group. It is more than the workers can fetch in a few seconds.
+/// Number of URIs of each group. This is more than the workers can fetch in a few seconds.
 const URIS: usize = 5_000;
 
 /// The result of a race.

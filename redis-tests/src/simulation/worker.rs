@@ -50,7 +50,7 @@ pub fn plan(
     }
     let length = match rng.below(10) {
         _ if large => 100 + rng.below(100),
-        // The fetch is so long that other workers can fetch from the same host meanwhile.
+        // The fetch is so long that other workers can fetch from the same host during the fetch.
         _ if crawl.is_parallel(group) => 2_000 + rng.below(6_000),
         0 => 1_000 + rng.below(7_000),
         1..=4 => 300 + rng.below(900),
@@ -59,13 +59,13 @@ pub fn plan(
     let mut end = now + length;
     let mut deeds = Vec::new();
     let Lease { chg, token, .. } = lease;
-    // The numbers are in units of 1/1000. In groups in which shares are measured, they are in units
-    // of 1/8000, so that failures are rarer there.
+    // The numbers are in units of 1/1000. In groups in which shares are measured, the numbers are
+    // in units of 1/8000, so that failures are rarer.
     let mishap = rng.below(if large { 8_000 } else { 1_000 });
     match mishap {
         // The worker crashes.
         0..=14 => return deeds,
-        // The worker returns after the lease expired.
+        // The worker reports its fetch after the lease has expired.
         15..=24 => end = lease.deadline + rng.below(LEASE as u64 / 2) as i64,
         // The worker extends the lease and uses the extra time.
         25..=29 => {

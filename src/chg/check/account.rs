@@ -27,8 +27,8 @@ struct Account {
 }
 
 impl Account {
-    /// Reads a group. At most `room` of its URIs may be counted without being stored; a higher
-    /// count is implausible.
+    /// Reads a group. At most `room` URIs of the group may be counted without being stored; a
+    /// higher count is implausible.
     async fn read<K: Store>(lent: &Lent<K>, id: &[u8], room: u64) -> Result<Account> {
         let mut account = Account::default();
         let uris = lent.with(|frontier, ks| frontier.keys.uris_key(ks, id));
@@ -71,7 +71,7 @@ impl Account {
 }
 
 impl Check {
-    /// Checks a group. Its URIs may belong to very many executions. If the group changes while it
+    /// Checks a group, whose URIs may belong to very many executions. If the group changes while it
     /// is being read, reads it again.
     pub(super) async fn look_at_group<K: Store>(
         &mut self,

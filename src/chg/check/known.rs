@@ -1,5 +1,5 @@
-//! Compares the records of known URLs with the queues: each queued or leased URL has a record that says so, and each
-//! such record has a URL.
+//! Compares the records of known URLs with the queues: each queued or leased URL has a record with this
+//! state, and each such record belongs to a queued or leased URL.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -76,8 +76,8 @@ impl Check {
         Ok(())
     }
 
-    /// Makes the records of executions agree with the queues again. Forgets records without a URL first, because a URL
-    /// that is recorded for another group counts as another URL.
+    /// Repairs the records of executions, so that they agree with the queues. Forgets records without a URL
+    /// first, because a URL that is recorded for another group counts as another URL.
     pub(super) async fn mend_records<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         if !self.repairs {
             return Ok(());
@@ -98,7 +98,7 @@ impl Check {
         Ok(())
     }
 
-    /// Gives the URLs of a group the records that they should have.
+    /// Corrects the records of the URLs of a group.
     async fn record_urls<K: Store>(&mut self, lent: &Lent<K>, id: &[u8]) -> Result<()> {
         let mut from = Some(Position::default());
         while let Some(position) = from {
@@ -118,7 +118,7 @@ impl Check {
         Ok(())
     }
 
-    /// Forgets URLs that are known as queued or leased and are not.
+    /// Forgets URLs whose records say that they are queued or leased although they are not.
     async fn forget_lost<K: Store>(&mut self, lent: &Lent<K>, execution: &[u8]) -> Result<()> {
         let mut records = ByGroup::new();
         let mut from = Some(0);
@@ -138,8 +138,8 @@ impl Check {
         Ok(())
     }
 
-    /// Forgets those of some URLs that are not in the group with a hash. Leaves them to the next repair if several
-    /// groups have the hash, or if the group keeps changing.
+    /// Forgets those of the given URLs that are not in the group with this hash. Leaves them to the next
+    /// repair if several groups have the hash, or if the group keeps changing.
     async fn forget_lost_in<K: Store>(
         &mut self,
         lent: &Lent<K>,

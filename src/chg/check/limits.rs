@@ -15,7 +15,7 @@ use super::{Check, PAGE, free};
 /// A name.
 type Name = Box<[u8]>;
 
-/// Returns the first execution after another one that has counts, and the name of its space.
+/// Returns the next execution with counts after an execution, and the name of its space.
 fn next_counted(packed: &Packed, after: Option<&[u8]>) -> Option<(Name, Option<Name>)> {
     let execution = packed.limits().counted_after(after)?;
     let member = packed.spaces().member(execution);

@@ -158,8 +158,8 @@ impl Check {
         audit
     }
 
-    /// Returns true if other clients have changed a group since the check began. Its queue can then
-    /// not be checked.
+    /// Returns true if other clients have changed a group since the check began. The queue of a
+    /// changed group cannot be checked.
     fn was_changed<K: Store>(&mut self, frontier: &Frontier<K>, id: &[u8]) -> bool {
         let audit = self.audit(frontier);
         let changed = audit.is_none_or(|audit| audit.groups.contains_key(id));
@@ -187,8 +187,8 @@ impl Check {
         Ok(())
     }
 
-    /// Records the count in `EIDC` that an execution had when the check began. Does nothing if the
-    /// count is recorded already.
+    /// Records the count in `EIDC` that an execution had when the check began. A count that is
+    /// recorded already stays unchanged.
     fn found(&mut self, execution: &[u8], count: u64) {
         if self.executions.contains_key(execution) {
             return;

@@ -163,7 +163,7 @@ impl Check {
                 self.mended += 1;
             }
         }
-        // The number of processed entries that are still in the list; 0 at the end.
+        // Return the number of processed entries that are still in the list; 0 at the end.
         Ok(if batch.is_empty() { 0 } else { kept.max(1) })
     }
 

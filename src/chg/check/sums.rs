@@ -111,8 +111,8 @@ impl Check {
     }
 
     /// Repairs the count of an execution in `EIDC`. Returns false if commands have changed a count
-    /// since the check began: the source of the difference is then unknown, and the next repair
-    /// handles it.
+    /// since the check began: in this case, the source of the difference is unknown, and the next
+    /// repair handles it.
     fn mend_count<K: Store>(
         &mut self,
         frontier: &Frontier<K>,

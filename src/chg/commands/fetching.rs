@@ -116,7 +116,7 @@ fn next_of(
     Ok(Answer::Reply(leases_reply(leases, wanted.is_full())))
 }
 
-/// Grants leases to the calling client. Returns `None` if the client has to wait for them.
+/// Grants leases to the calling client. Returns `None` if the client has to wait for a lease.
 fn next(
     cached: &mut CachedFrontier,
     keys: &mut FrontierKeys,
@@ -148,7 +148,7 @@ fn next(
         (Some(block), _) if can_block(ctx) => {
             Some((block > 0).then(|| now.ms.saturating_add(block)))
         }
-        // The time is up, no lease was granted, and candidates remain.
+        // The time is up, no lease was granted, and there are more candidates.
         (_, Search::Unfinished) => Some(None),
         _ => None,
     };

@@ -124,8 +124,8 @@ pub fn names() -> Names {
     FRONTIERS.names()
 }
 
-/// Calls `act` with the keys of a frontier in its storage. Then replicates the changes of a packed
-/// frontier.
+/// Calls `act` with the keys of a frontier in its storage. After `act`, replicates the changes of a
+/// packed frontier.
 fn lend<T>(
     keys: &mut RedisKeyspace,
     (storage, moving_to): State,
@@ -234,8 +234,8 @@ pub fn on_frontier<T>(
     with_frontier(call.db, call.prefix, &mut call.keys, act).map_err(|e| e.to_string())
 }
 
-/// Changes the frontier of a command if the user may write to these keys. Then serves the waiting
-/// clients.
+/// Changes the frontier of a command if the user may write to these keys. After the change, serves
+/// the waiting clients.
 pub fn change<T>(
     call: &mut Call<'_>,
     touched: &Touched<'_>,
@@ -292,7 +292,8 @@ pub fn permit(
     done.ok_or_else(|| Error::Busy.to_string())?
 }
 
-/// Creates an empty packed frontier if the prefix has no frontier. Returns false if it has one.
+/// Creates an empty packed frontier if the prefix has no frontier. Returns false if the prefix has
+/// a frontier.
 pub fn make_packed(call: &mut Call<'_>) -> std::result::Result<bool, String> {
     let found = storage_of(&mut call.keys, call.prefix);
     match found {
@@ -369,8 +370,8 @@ pub fn awake(ctx: Ctx) {
                     }
                 });
                 if let Err(error) = here.and(woken.map_err(|error| error.to_string())) {
-                    // The slot is being migrated or a key has the wrong type. While this
-                    // is so, no client can be served. Send the error to the waiting clients.
+                    // The slot is being migrated or a key has the wrong type. Until this problem is
+                    // solved, no client can be served. Send the error to the waiting clients.
                     if let Some(cached) = FRONTIERS.borrow().get_mut(db, prefix) {
                         cached.waiters.end(&Err(error), |_| true);
                     }

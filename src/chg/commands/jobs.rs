@@ -43,8 +43,9 @@ struct FrontierJob {
 /// A job, and how to run it.
 pub(super) struct Work {
     job: Job<FrontierKeys>,
-    /// Makes the job again. Needed if the storage of the frontier has changed since the last slice, because all key names
-    /// change with it: any client can delete, move or restore the packed value.
+    /// Creates the job again. This is necessary if the storage of the frontier has changed since the last
+    /// slice, because the names of all keys change with the storage. Any client can delete, move or restore
+    /// the packed value.
     make: Box<dyn Fn() -> Job<FrontierKeys>>,
     /// True if the job needs more memory.
     grows: bool,
@@ -125,8 +126,8 @@ pub(super) fn submit(
     submit_as(call, id, (now, may_attach), work)
 }
 
-/// Submits a job under an id. With `may_attach`, the client may instead wait for a running job with
-/// the same id.
+/// Submits a job with an id. With `may_attach`, the client waits for a running job with the same id
+/// if there is one.
 fn submit_as(
     call: &mut Call<'_>,
     id: JobId,

@@ -182,13 +182,13 @@ impl Native for Packed {
     }
 }
 
-/// The packed frontier of a prefix. Its key is created with the first change.
+/// The packed frontier of a prefix. The first change creates the key.
 pub struct Held {
     keys: RedisKeyspace,
     key: RmString,
     /// The value in the key, after it was opened.
     value: *mut Packed,
-    /// A frontier that is not stored in the key yet.
+    /// A new frontier that is not stored in the key yet.
     new: Option<Box<Packed>>,
 }
 
@@ -364,7 +364,7 @@ pub fn storage_of(keys: &mut RedisKeyspace, prefix: &[u8]) -> Option<State> {
 struct PlainKeys<'a> {
     keys: RedisKeyspace,
     prefix: &'a [u8],
-    /// The names of the keys, once they were needed.
+    /// The names of the keys, computed when they are first needed.
     names: Option<PlainNames<RmString>>,
 }
 
@@ -378,8 +378,8 @@ impl Carrier for PlainKeys<'_> {
     }
 }
 
-/// `crawlspace.frontier key log` and `crawlspace.frontier key CHUNK chunk`. Only the server sends it; a manual call
-/// changes a packed frontier accordingly.
+/// `crawlspace.frontier key log` and `crawlspace.frontier key CHUNK chunk`. Only the server sends this
+/// command; a manual call changes the packed frontier without any checks of the `CHG.*` commands.
 struct ChangePacked;
 
 impl Internal for ChangePacked {

@@ -1,8 +1,8 @@
 //! `crawlspace.uris key change …`: one change of the URIs of a group.
 //!
-//! The master sends this command to replicas, and writes it to append-only files. It has no other
-//! use. If a client calls it, it changes the URIs of the key, and the counts of the group may be
-//! wrong afterwards.
+//! The master sends this command to replicas, and writes it to append-only files. No client should
+//! send the command: it changes the URIs of the key, and the counts of the group may be wrong
+//! afterwards.
 
 use std::ffi::CStr;
 

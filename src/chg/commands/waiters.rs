@@ -1,9 +1,9 @@
 //! Clients that wait for a lease.
 //!
 //! The clients of a frontier wait in one FIFO queue. Whenever a group becomes due, they are served
-//! in order of arrival; a client that waits for an execution holds up only those that wait for the
-//! same one. If a command makes the group due, that command serves the queue. Otherwise
-//! the alarm does: a timer that is set to the due time of the next group.
+//! in order of arrival; a client that waits for URIs of an execution holds up only clients that
+//! wait for the same execution. If a command makes the group due, that command serves the queue.
+//! Otherwise, the alarm serves the queue: a timer that is set to the due time of the next group.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -78,7 +78,7 @@ impl CachedFrontier {
             let waiter = &mut waiting.wish;
             let answer = match searched {
                 Ok(_) => waiter.answer(&mut self.frontier, keys),
-                // If the client already has leases, it gets these leases instead of the error.
+                // A client that already has leases gets its leases instead of the error.
                 Err(_) if !waiter.leases.is_empty() => waiter.answer(&mut self.frontier, keys),
                 Err(error) => Err(error),
             };

@@ -168,7 +168,7 @@ impl Limits {
         Some(tally.counts)
     }
 
-    /// Returns the first execution after another one that has counts.
+    /// Returns the next execution with counts after an execution.
     pub(in crate::chg) fn counted_after(&self, after: Option<&[u8]>) -> Option<&[u8]> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut rest = self.tallies.range::<[u8], _>((from, Bound::Unbounded));

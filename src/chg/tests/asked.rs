@@ -1,5 +1,5 @@
-//! Random histories in which clients ask for URIs of one execution. A search finds a group whenever a look at all
-//! groups finds one, and leases it no earlier than the rules allow.
+//! Random histories in which clients request URIs of one execution. A search must find a group whenever a
+//! scan of all groups finds one, and must not lease the group earlier than the rules allow.
 
 use super::super::next::Search;
 use super::*;
@@ -16,7 +16,7 @@ enum Act {
         /// The search gets only short slices of time.
         slices: bool,
     },
-    /// Compares the agenda of an execution with all groups.
+    /// Compares the agenda of an execution with a scan of all groups.
     Look {
         execution: usize,
     },
@@ -55,7 +55,8 @@ impl World<PackedMemory> {
         &mut self.ks.packed.as_mut().unwrap().packed
     }
 
-    /// Returns true if a look at all groups finds one that can be leased at a time without the end of a lease.
+    /// Returns true if a scan of all groups finds a group that can be leased at a time without ending a
+    /// lease.
     pub(super) fn has_group_for(&mut self, execution: &[u8], at: Millis) -> bool {
         let World { ks, frontier, .. } = self;
         let paused = frontier.pauses.read(ks).unwrap();
@@ -292,7 +293,7 @@ fn groups_behind_a_shared_gate_are_looked_at_when_it_opens() {
         assert!(n == 0 || looks == 0, "{looks} groups behind the gate");
         drop(lease);
     }
-    // One group of the gate, and all others.
+    // The searches leased one group of the gate, and all groups without a gate.
     assert_eq!(last, Some(250));
 }
 

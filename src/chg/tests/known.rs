@@ -1,5 +1,5 @@
-//! Random histories of executions that remember their URLs: a URL is queued or leased at most once, is never queued
-//! again unless a client asks for it, and what is known agrees with the queues at every moment.
+//! Random histories of executions that remember their URLs: a URL is queued or leased at most once, it is
+//! never queued again unless a client requests this, and the records agree with the queues at every moment.
 
 use std::collections::BTreeSet;
 
@@ -45,7 +45,7 @@ enum Act {
         selection: u8,
         steps: usize,
     },
-    /// A limit of done URLs; none if it is 0.
+    /// Sets a limit of done URLs; 0 removes the limit.
     Limit {
         group: usize,
         execution: usize,
@@ -95,7 +95,8 @@ fn url(uri: u8) -> Vec<u8> {
     format!("http://h/{uri}").into_bytes()
 }
 
-/// A frontier whose executions remember: the first alone, the others together.
+/// A frontier whose executions remember their URLs: the first execution has its own space, the
+/// others share a space.
 struct Memory {
     world: World<PackedMemory>,
     /// URLs that were done, by execution, and that no client asked to fetch again.
@@ -126,7 +127,7 @@ impl Memory {
         joined.unwrap();
     }
 
-    /// Returns the executions that share the space of one.
+    /// Returns the executions that share the space of an execution.
     fn sharing(execution: usize) -> std::ops::Range<usize> {
         if execution == 0 {
             0..1
@@ -333,7 +334,7 @@ impl Memory {
         }
     }
 
-    /// Checks that a URL that was done is remembered, and records which ones are.
+    /// Checks that done URLs are remembered, and records the done URLs.
     fn look(&mut self) {
         for (execution, name) in EXECUTIONS.iter().enumerate() {
             let mut all = [0_u64; 4];
@@ -356,7 +357,7 @@ impl Memory {
                 .filter_map(|uri| Some((url(uri), self.known(execution, uri)?)))
                 .collect();
             if execution > 0 {
-                // The others share a space that keeps no texts.
+                // These executions share a space that keeps no texts.
                 known.retain(|(_, state)| matches!(&state[..], "queued" | "leased"));
                 let World { ks, frontier, .. } = &mut self.world;
                 let listed = frontier.list_urls(ks, name, Some(State::Done), None, 9);
@@ -377,7 +378,7 @@ impl Memory {
         }
     }
 
-    /// Returns the names and states of the URLs that are listed in a state.
+    /// Returns the names and states of the URLs that `CHG.URIS` lists for a state.
     fn listed(&mut self, execution: &[u8], state: Option<State>) -> Vec<(Vec<u8>, String)> {
         let (mut listed, mut from) = (Vec::new(), None);
         loop {
@@ -408,7 +409,7 @@ impl Memory {
                 listed.push((name.clone(), String::from_utf8(state.clone()).unwrap()));
             }
             if next == b"0" {
-                // `Op::AddKept` has names of its own.
+                // `Op::AddKept` uses different names.
                 listed.retain(|(name, _)| name.starts_with(b"http"));
                 listed.sort();
                 return listed;
@@ -573,7 +574,7 @@ impl Memory {
             .keeps_text;
         match damage.state {
             None => packed.forget_url(&member.space, &found.print),
-            // The text of such a URL cannot be restored.
+            // The text of a URL that is neither queued nor leased cannot be restored.
             Some(2..) if keeps_text => {}
             Some(state) => {
                 let known = Known {

@@ -57,7 +57,7 @@ impl Storage for Moved {
     }
 }
 
-/// Gives the documented keys the names that they have while the frontier moves.
+/// Renames the documented keys to the names that they have during a conversion.
 fn rename_documented(plain: &mut MemoryKeyspace) {
     for row in ONCE.iter().filter(|row| row.documented) {
         let name = row.name.as_bytes();
@@ -69,7 +69,7 @@ fn rename_documented(plain: &mut MemoryKeyspace) {
     }
 }
 
-/// A conversion to a storage, or its first steps.
+/// A complete conversion to a storage, or only its first steps.
 #[derive(Clone, Debug)]
 struct Move {
     to_packed: bool,
@@ -110,12 +110,12 @@ impl World<Moved> {
         }
     }
 
-    /// Ends a slice of a move, and checks that a replica has moved the same elements.
+    /// Ends a slice of a conversion, and checks that a replica has moved the same elements.
     fn end_slice(&mut self) {
         let (plain, packed) = self.ks.parts();
         let (plain, packed) = (plain.clone(), packed.unwrap());
         packed.end();
-        // The lists of groups are deleted as a whole.
+        // The conversion deletes lists of groups as a whole.
         let lists = [PREFIX, OF.before].concat();
         let is_moved = |(key, _): &(&Vec<u8>, &PlainValue)| !key.starts_with(&lists);
         let moved = packed.plain.keys.iter().filter(is_moved);
@@ -302,7 +302,7 @@ fn a_move_reports_the_groups_that_it_moved_and_a_resumed_one_the_rest() {
         let (begun, resumed) = (first[0].1, rest[0].1);
         assert_eq!(first.last(), Some(&(2, begun)));
         assert_eq!((begun, resumed), (4, 2), "{to:?}");
-        // The first job may have moved one more before it was abandoned.
+        // The first job may have moved one more group before it was abandoned.
         assert!(
             matches!(rest.last(), Some(&(1..=2, all)) if all == resumed),
             "{rest:?}"

@@ -13,5 +13,5 @@ pub(super) const MAX_INTEGER: u64 = i64::MAX as u64;
 /// refused; only a forged value can contain them.
 pub(super) const MAX_NUMBER: u64 = 1 << 56;
 
-/// Maximum pass of an execution. Only a forged value can reach it.
+/// Maximum pass of an execution. Only a forged value can reach this maximum.
 pub(super) const MAX_PASS: u128 = 1 << 120;

@@ -54,7 +54,7 @@ impl Uris {
         let mut record = record;
         self.next = self.next.max(record.place.seq + 1);
         while !self.queue.insert(record) {
-            // Only a forged value has two URIs at one position.
+            // Only in a forged value can two URIs have the same position.
             record.place.seq = (record.place.seq + 1) % MAX_NUMBER;
             self.next = self.next.max(record.place.seq + 1);
         }
@@ -240,7 +240,8 @@ impl Uris {
         Changed::Removed(1)
     }
 
-    /// Drops a URI from its lease. Returns its position in `leases`; `None` if it is not leased.
+    /// Drops a leased URI from its lease. Returns its position in `leases`; `None` if it is not
+    /// leased.
     fn drop_lease(&mut self, number: u64, uri: &[u8]) -> Option<usize> {
         let at = self.leases.iter().position(|lease| {
             !lease.dropped && lease.place.execution == number && *lease.uri == *uri

@@ -2,7 +2,7 @@
 //! dozen bytes in addition to the URI.
 //!
 //! Times are relative to a base, usually the due time of the group. The records are copied
-//! unchanged, except for the due time of the first one.
+//! unchanged, except for the due time of the first record.
 
 use smallvec::SmallVec;
 
@@ -15,7 +15,7 @@ use super::share::STRIDE;
 use super::{Lease, Uris};
 use crate::chg::time::{Millis, unzigzag, zigzag};
 
-/// Flag: the group has one execution, which is its first one and has the weight 1.
+/// Flag: the group has had only one execution, and this execution has the weight 1.
 const ONE: u8 = 1;
 /// Flag: the group has leases.
 const LEASED: u8 = 2;

@@ -38,8 +38,8 @@ pub const ENVELOPE: Envelope = Envelope {
 
 /// Maximum expansion of a chunk: the number of bytes of full URIs per byte of the chunk, up to the
 /// end of any record. A URI is written without the prefix that it shares with the previous one, so
-/// without this limit a few bytes could expand to very many. A URI that would exceed the limit is
-/// written in full.
+/// without this limit a few bytes could expand to a very large value. A URI that would exceed the
+/// limit is written in full.
 const STOOD_FOR: usize = 16;
 
 /// The stored form of an execution or URI.
@@ -163,7 +163,7 @@ pub(super) fn check(chunk: &[u8]) -> Result<(), String> {
     Chunk::read(chunk).map(drop)
 }
 
-/// Returns the first queued URI of a chunk, or the first leased one.
+/// Returns the first queued URI of a chunk; without queued URIs, the first leased URI.
 ///
 /// # Errors
 /// Fails if the chunk is malformed.
@@ -317,7 +317,7 @@ impl Uris {
             true
         });
         // Write executions without URIs last, because then the loaded value is not empty any more.
-        // They only wait for the clock.
+        // Executions without URIs are kept only until the clock reaches their pass.
         for execution in self.executions.iter().filter(|e| e.is_idle()) {
             encoder.name(execution);
             encoder.end_if_long();
@@ -361,11 +361,11 @@ impl Uris {
         Ok(loaded)
     }
 
-    /// Adds the contents of a chunk with URIs in their stored form, which come after all queued URIs that are here.
-    /// `stored_id` returns the stored form of an execution; `None` if the execution is not known.
+    /// Adds the contents of a chunk with URIs in their stored form, which must come after all queued URIs of
+    /// this value. `stored_id` returns the stored form of an execution; `None` if the execution is not known.
     ///
     /// # Errors
-    /// Says what is wrong with the chunk; then a part of it may have been added.
+    /// Describes the fault in the chunk, a part of which may have been added.
     pub(in crate::chg) fn load_stored(
         &mut self,
         stored_id: &mut dyn FnMut(&[u8]) -> Option<Bytes>,
@@ -396,7 +396,8 @@ impl Uris {
         }
     }
 
-    /// Adds the executions, in their stored form, and leases of a chunk; returns the numbers of its executions here.
+    /// Adds the executions, in their stored form, and the leases of a chunk; returns the numbers that the
+    /// executions have in this value.
     fn load_head(
         &mut self,
         ids: &[Bytes],

@@ -6,7 +6,7 @@ use super::super::time::Millis;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Execution {
     pub(super) id: Box<[u8]>,
-    /// Short hash of the id. It is compared before the id.
+    /// Short hash of the id, which is compared before the id.
     pub(super) mark: u32,
     /// Number of the execution in the queue. Numbers increase in order of appearance.
     pub(super) number: u64,

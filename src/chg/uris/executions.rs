@@ -12,7 +12,7 @@ use super::execution::{Execution, mark};
 /// Maximum length of a list. Smaller in tests, so that they cover both forms.
 const FEW: usize = if cfg!(test) { 2 } else { 64 };
 
-/// A function that is called with the name of each execution that leaves a group.
+/// A function that is called with the name of each execution that is removed from a group.
 pub(super) type Gone<'a> = &'a mut dyn FnMut(&[u8]);
 
 /// Executions in order of their numbers.
@@ -28,7 +28,8 @@ pub(super) struct Many {
     by_number: BTreeMap<u64, Execution>,
     /// Hash of the name, and the number. The hash has a key, which differs between processes.
     by_name: BTreeSet<(u64, u64)>,
-    /// Pass and number of each idle execution. May include executions that are not idle any more.
+    /// Pass and number of each idle execution. Also includes some executions that are not idle any
+    /// more.
     idle: BTreeSet<(u128, u64)>,
 }
 
@@ -81,7 +82,7 @@ impl All {
         }
     }
 
-    /// Adds an execution. The group must not have its number or its name yet.
+    /// Adds an execution. The group must not contain an execution with the same number or name.
     pub(super) fn insert(&mut self, execution: Execution) {
         match self {
             All::Few(few) => {
@@ -129,7 +130,7 @@ impl All {
         }
     }
 
-    /// Drops idle executions that are not ahead of the clock, and calls `gone` with their names.
+    /// Removes idle executions that are not ahead of the clock, and calls `gone` with their names.
     pub(super) fn drop_idle(&mut self, clock: u128, gone: Gone<'_>) {
         match self {
             All::Few(few) => few.retain(|e| {
@@ -191,7 +192,7 @@ impl Many {
         while let Some(&(pass, number)) = self.idle.first().filter(|(pass, _)| *pass <= clock) {
             self.idle.remove(&(pass, number));
             let execution = self.by_number.get(&number);
-            // The execution may have URIs again, or another pass.
+            // Skip an execution that has URIs again or another pass.
             let Some(execution) = execution.filter(|e| e.is_idle() && e.pass == pass) else {
                 continue;
             };

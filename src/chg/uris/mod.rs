@@ -1,6 +1,6 @@
 //! The URIs that the frontier stores for one crawl host group.
 //!
-//! [`Uris`] is a value that changes only through [`Op`]s. These are replicated unchanged, and do
+//! [`Uris`] is a value that changes only through [`Op`]s. [`Op`]s are replicated unchanged, and do
 //! not read a clock. `queue` contains the queued URIs, and `share` selects the next execution.
 //!
 //! Total memory for URLs of 91 bytes that share only their host: a group takes about 240 bytes,
@@ -118,7 +118,8 @@ pub struct Queued {
     pub uri: Vec<u8>,
 }
 
-/// Maximum number of leased URIs per group. It exceeds the maximum number of concurrent fetches.
+/// Maximum number of leased URIs per group. This number exceeds the maximum number of concurrent
+/// fetches.
 const MAX_LEASES: usize = 4096;
 
 /// Approximate maximum size of the URIs in a batch, in bytes.
@@ -152,8 +153,8 @@ impl Uris {
     }
 
     /// Returns the next execution among those that are not `paused` and have a URI that is due.
-    /// Selects executions in proportion to their weights. If several are equal, selects the one
-    /// that appeared first.
+    /// Selects executions in proportion to their weights. If several executions have the same pass,
+    /// selects the execution that appeared first.
     pub fn pick(&self, now: Millis, paused: &dyn Fn(&[u8]) -> bool) -> Option<&[u8]> {
         if self.is_full() {
             return None;
@@ -225,14 +226,14 @@ impl Uris {
         })
     }
 
-    /// Returns the first queued URIs, at most `limit`. Returns fewer if they are long, but at least
-    /// one.
+    /// Returns the first queued URIs, at most `limit`. If the URIs are long, returns fewer URIs,
+    /// but at least one.
     pub fn batch(&self, limit: usize) -> Vec<Queued> {
         self.page(Position::default(), limit).0
     }
 
-    /// Returns up to `limit` queued URIs in order, starting at a position, and the position of the
-    /// next one. Returns fewer if they are long, but at least one.
+    /// Returns up to `limit` queued URIs in order, starting at a position, and the position to
+    /// continue from. If the URIs are long, returns fewer URIs, but at least one.
     pub fn page(&self, from: Position, limit: usize) -> (Vec<Queued>, Option<Position>) {
         let mut page = Vec::new();
         let mut bytes = 0;
@@ -304,7 +305,7 @@ impl Uris {
         leased || self.queue.find(execution, uri).is_some()
     }
 
-    /// Returns true if an execution has URIs, or had URIs and is still ahead of the others.
+    /// Returns true if an execution has URIs, or had URIs and its pass is still ahead of the clock.
     pub(super) fn has_execution(&self, execution: &[u8]) -> bool {
         self.executions.find(execution).is_some()
     }
@@ -328,7 +329,8 @@ impl Uris {
             + leased
     }
 
-    /// Moves a part of the memory, to reduce fragmentation, from a cursor on; returns the next cursor, 0 at the end.
+    /// Moves a part of the memory to reduce fragmentation, starting at a cursor; returns the next cursor, 0
+    /// at the end.
     pub fn defrag(&mut self, cursor: u64, mover: &mut Mover<'_>) -> u64 {
         if cursor == 0 {
             mover.list(&mut self.leases);
@@ -374,8 +376,9 @@ impl Uris {
     /// Applies a change, and calls `gone` with the name of each execution that leaves the group.
     pub(super) fn apply_noting(&mut self, op: &Op<'_>, gone: Gone<'_>) -> Changed {
         if self.is_empty() {
-            // Reset the value, so that the result is the same if the key was deleted in between.
-            // The remaining executions are freed with the key, in the background if there are many.
+            // Reset the empty value, so that the result is the same as if the key was deleted in
+            // between. The remaining executions are freed with the key, in the background if there
+            // are many.
             self.ids().for_each(&mut *gone);
             *self = Uris::default();
         }

@@ -1,7 +1,7 @@
 //! Changes of the URIs of a group, as values.
 //!
-//! A change contains everything that determines its effect, so that the same changes give the same
-//! state on a replica and from an append-only file.
+//! A change contains everything that determines its effect, so that the same changes result in the
+//! same state on a replica and after loading an append-only file.
 
 use crawlspace_host::text::parse_unsigned;
 
@@ -53,8 +53,8 @@ pub enum Op<'a> {
         /// True if the attempt failed.
         failed: bool,
     },
-    /// Removes queued URIs of an execution, from the first one on. Drops its leased URIs: their
-    /// leases remain, but the URIs are not counted any more.
+    /// Removes queued URIs of an execution, starting with the first. Drops the leased URIs of the
+    /// execution: their leases remain, but the URIs are not counted any more.
     Drop {
         /// The crawl execution.
         execution: &'a [u8],
@@ -68,7 +68,8 @@ pub enum Op<'a> {
         /// The URI.
         uri: &'a [u8],
     },
-    /// Ends a URI, wherever it is: removes it from the queue, or drops it from its lease, which remains.
+    /// Ends a queued or leased URI: removes a queued URI from the queue, or drops a leased URI from its
+    /// lease, which remains.
     End {
         /// The crawl execution.
         execution: &'a [u8],
@@ -151,7 +152,7 @@ impl<'a> Op<'a> {
         Op::Done { token, end }
     }
 
-    /// Returns true if the change adds URIs. It then creates the key if necessary.
+    /// Returns true if the change adds URIs. A change that adds URIs creates the key if necessary.
     pub fn makes_the_key(&self) -> bool {
         matches!(self, Op::Add { .. } | Op::Load { .. })
     }

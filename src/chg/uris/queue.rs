@@ -2,8 +2,8 @@
 //!
 //! A few URIs are in a single [`Page`], which is searched linearly. Larger numbers of URIs are
 //! split across several ordered pages, with an index from a hash of each URI to its page. The hash
-//! has a random key, because URIs come from the web. It differs between processes, but no saved or
-//! replicated data depend on it.
+//! has a random key, because URIs come from the web. The key differs between processes, but no
+//! saved or replicated data depend on it.
 
 use std::collections::BTreeMap;
 
@@ -67,13 +67,14 @@ impl Queue {
         Ok(())
     }
 
-    /// Visits the URIs of the only page of a queue from a file; see [`Page::read`].
+    /// Restores the only page of a queue from a file, and visits its URIs; see [`Page::read`].
     pub(super) fn read(&self, each: &mut dyn FnMut(Record<'_>) -> bool) -> bool {
         self.only_page().is_some_and(|page| page.read(each))
     }
 
     /// Appends URIs that are in order, after all that are queued, and calls `each` with their positions. Returns false
-    /// if they do not come after the others, and none is appended; or if one of them is queued already.
+    /// and appends nothing if the URIs do not come after the queued URIs. Also returns false if one of the
+    /// URIs is queued already.
     pub(super) fn extend(
         &mut self,
         records: &mut Records<'_>,
@@ -210,7 +211,7 @@ impl Queue {
         }
     }
 
-    /// Returns the same URIs in another spelling.
+    /// Returns a queue of the same URIs in another spelling.
     pub(super) fn respelled(&self, spell: Spell<'_>) -> Queue {
         if let Pages::One(page) = &self.pages {
             let page = page.respelled(&mut *spell);
@@ -235,7 +236,8 @@ impl Queue {
         matches!(self.pages, Pages::Mixed(_))
     }
 
-    /// Makes a mixed queue, in which all URIs so far are raw, or all are spelled.
+    /// Converts the queue to a mixed queue. All URIs so far are raw if `are_raw` is true, and
+    /// otherwise spelled.
     pub(super) fn mix(&mut self, are_raw: bool) {
         let all = std::mem::take(self);
         self.len = all.len;
@@ -244,8 +246,8 @@ impl Queue {
         self.pages = Pages::Mixed(Box::new(Mixed { raw, spelled }));
     }
 
-    /// Translates up to `most` raw URIs of a mixed queue to spelled ones, or the other way round; returns true once
-    /// there are none.
+    /// Translates up to `most` raw URIs of a mixed queue to spelled URIs, or spelled URIs to raw ones;
+    /// returns true once no such URIs are left.
     pub(super) fn translate(&mut self, to_raw: bool, most: usize, spell: Spell<'_>) -> bool {
         let Pages::Mixed(mixed) = &mut self.pages else {
             return true;
@@ -271,7 +273,8 @@ impl Queue {
         from.len == 0
     }
 
-    /// Removes some of the first URIs, at least one and at most `most`; none of an empty queue.
+    /// Removes and returns some of the first URIs: at least one unless the queue is empty, and at
+    /// most `most`.
     fn take_first(&mut self, most: usize) -> Vec<(Position, u32, Bytes)> {
         let taken = match &mut self.pages {
             Pages::One(page) => page.take_first(most),
@@ -287,7 +290,7 @@ impl Queue {
         taken
     }
 
-    /// Makes an ordinary queue of a mixed one in which all URIs are raw, or all are spelled.
+    /// Converts a mixed queue, in which all URIs are raw or all are spelled, to an ordinary queue.
     pub(super) fn unmix(&mut self) {
         let Pages::Mixed(mixed) = &mut self.pages else {
             return;
@@ -306,11 +309,12 @@ impl Queue {
         }
     }
 
-    /// Moves a part of the memory, to reduce fragmentation, from a cursor on; returns the next cursor, 0 at the end.
+    /// Moves a part of the memory to reduce fragmentation, starting at a cursor; returns the next cursor, 0
+    /// at the end.
     pub(super) fn defrag(&mut self, cursor: u64, mover: &mut Mover<'_>) -> u64 {
-        /// The cursors from here on are those of the index of pages; the ones before are numbers of pages.
+        /// First cursor of the index of pages; lower cursors are numbers of pages.
         const INDEX: u64 = 1 << 32;
-        /// The cursors from here on are those of the spelled URIs of a mixed queue.
+        /// First cursor of the spelled URIs of a mixed queue.
         const SPELLED: u64 = 1 << 40;
         let tree = match &mut self.pages {
             Pages::One(page) => {
@@ -387,7 +391,7 @@ pub(super) type Spell<'a> = &'a mut dyn FnMut(&[u8]) -> Bytes;
 /// First byte of a raw URI of a mixed queue. No spelled URI begins with it.
 pub(in crate::chg) const RAW: u8 = 0x0b;
 
-/// Returns the form in which a mixed queue shows and takes a raw URI.
+/// Returns the form of a raw URI in the interface of a mixed queue.
 pub(in crate::chg) fn raw_form(uri: &[u8]) -> Bytes {
     let mut form = Bytes::with_capacity(uri.len() + 1);
     form.push(RAW);
@@ -396,7 +400,8 @@ pub(in crate::chg) fn raw_form(uri: &[u8]) -> Bytes {
 }
 
 /// URIs in two spellings, while they are translated from one to the other: as clients know them (raw), or as a packed
-/// frontier stores them. Outside, a raw URI begins with [`RAW`]. Each position is in one of the queues.
+/// frontier stores them. Callers see a raw URI with [`RAW`] before it. Each position is in exactly one of the
+/// two queues.
 #[derive(Clone, Debug)]
 struct Mixed {
     raw: Queue,
@@ -624,8 +629,8 @@ impl Tree {
         taken
     }
 
-    /// Joins a short page with the next or the previous page, if both together fit into one page
-    /// and leave some space.
+    /// Joins a short page with the next or the previous page if both fit into one page with some
+    /// space left.
     fn join(&mut self, bound: Position, number: u32) {
         let len = self.page(number).len();
         let fits = |tree: &Tree, other: u32| len + tree.page(other).len() <= PAGE_BYTES / 4 * 3;

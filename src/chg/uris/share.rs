@@ -6,9 +6,9 @@
 //! stride.
 //!
 //! The clock of the group is the pass of the last leased URI. An execution that was paused or had
-//! no due URI in the meantime continues at the clock. Therefore it neither catches up nor waits. A
-//! new execution starts one stride after the clock, so that a stream of new executions cannot
-//! starve the others.
+//! no due URI in the meantime continues at the clock. Therefore, such an execution neither catches
+//! up nor waits. A new execution starts one stride after the clock, so that a stream of new
+//! executions cannot starve the existing executions.
 
 use super::super::time::Millis;
 use super::bounds::{MAX_NUMBER, MAX_PASS, MAX_WEIGHT};
@@ -75,7 +75,7 @@ impl Executions {
         Some(number)
     }
 
-    /// Adds an execution. Its number and its name must be new.
+    /// Adds an execution. No execution with the same number or name may exist.
     pub(super) fn insert(&mut self, execution: Execution) {
         self.all.insert(execution);
     }
@@ -93,7 +93,7 @@ impl Executions {
         self.all.rename(name);
     }
 
-    /// Restores an execution from a file or a call. Its number must not belong to another
+    /// Restores an execution from a file or a call. The number must not belong to another
     /// execution.
     pub(super) fn restore(&mut self, id: &[u8], number: u64, weight: u32, pass: u128) {
         let known = self.find(id).map(|e| e.number);

@@ -42,7 +42,7 @@ impl Uris {
         }
     }
 
-    /// Returns true if some URIs may be raw, and others spelled.
+    /// Returns true if some URIs may be raw and other URIs spelled.
     pub(in crate::chg) fn is_mixed(&self) -> bool {
         self.queue.is_mixed()
     }
@@ -52,7 +52,7 @@ impl Uris {
         self.is_mixed() && self.contains(execution, &raw_form(uri))
     }
 
-    /// Begins a translation of raw URIs, or of spelled ones.
+    /// Begins a translation of raw URIs to spelled URIs, or of spelled URIs to raw URIs.
     pub(in crate::chg) fn mix(&mut self, are_raw: bool) {
         self.queue.mix(are_raw);
         for lease in self.leases.iter_mut().filter(|_| are_raw) {
@@ -60,7 +60,8 @@ impl Uris {
         }
     }
 
-    /// Spells up to `most` of the mixed URIs; returns true once all are spelled, and none is mixed any more.
+    /// Spells up to `most` raw URIs of a mixed group; returns true once all URIs are spelled, which ends the
+    /// mixed state.
     pub(in crate::chg) fn spell(&mut self, most: usize, spell: Spell<'_>) -> bool {
         if !self.queue.translate(false, most, &mut *spell) {
             return false;
@@ -74,12 +75,13 @@ impl Uris {
         true
     }
 
-    /// Makes up to `most` of the mixed URIs raw; returns true once all queued ones are.
+    /// Converts up to `most` spelled URIs of a mixed group to raw URIs; returns true once all
+    /// queued URIs are raw.
     pub(in crate::chg) fn unspell(&mut self, most: usize, expand: Spell<'_>) -> bool {
         self.queue.translate(true, most, expand)
     }
 
-    /// Makes all mixed URIs raw, so that none is mixed any more.
+    /// Converts all spelled URIs of a mixed group to raw URIs, which ends the mixed state.
     pub(in crate::chg) fn end_unspelling(&mut self, expand: Spell<'_>) {
         self.queue.translate(true, usize::MAX, &mut *expand);
         for lease in &mut self.leases {

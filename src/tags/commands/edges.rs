@@ -81,7 +81,7 @@ fn all_tags(view: &View, kind: Tagged, id: &[u8]) -> Vec<Vec<u8>> {
     {
         return view.tags(&line);
     }
-    // An id that is not a valid line of its kind has no fields.
+    // An id that is not a valid line has no fields, so rules do not apply to it.
     let mut tags = own_tags(&view.index, kind, id);
     view.close(&mut tags);
     tags

@@ -15,10 +15,10 @@ use crawlspace_host::reply::Reply;
 use crawlspace_host::server::command::{Act, Answer, Call};
 use crawlspace_host::server::worker::{Terms, in_one_turn, submit};
 
-/// Maximum number of tag tests on the main thread. They take a few milliseconds.
+/// Maximum number of tag tests on the main thread. This number of tests takes a few milliseconds.
 const FEW_QUESTIONS: usize = 500_000;
 
-/// Maximum number of tag tests on another thread. They take a few seconds.
+/// Maximum number of tag tests on another thread. This number of tests takes a few seconds.
 const MAX_QUESTIONS: usize = 1 << 30;
 
 impl Act for List<'static> {

@@ -61,7 +61,7 @@ impl Carriers {
         }
     }
 
-    /// Records that `carrier` carries `tag`. It must not have carried it before.
+    /// Records that `carrier` carries `tag`. `carrier` must not have carried `tag` before.
     pub fn insert(&mut self, tag: TagId, carrier: TagId) {
         while self.pages.len() <= tag.0 as usize / PAGE {
             self.pages.push(Page::default());

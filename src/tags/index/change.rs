@@ -9,7 +9,7 @@ use super::{Dropped, Error, ID_BYTES, Index, MAX_TAGS, Mode, TAG_BYTES, TagId, T
 
 /// Number of names that a change of one id checks in the incremental sweep of unused names.
 const STEPS: u32 = 64;
-/// Number of names that a change of a whole copy checks in that sweep.
+/// Number of names that a change of a whole copy checks in the incremental sweep of unused names.
 const MORE_STEPS: u32 = 4096;
 
 impl Index {

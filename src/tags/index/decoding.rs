@@ -49,7 +49,7 @@ struct Chunk<'a> {
     kind: Tagged,
     staged: bool,
     tags: Vec<&'a [u8]>,
-    /// The tags of all sets, one set after the other. `ends` contains the end of each set.
+    /// The concatenated tags of all sets. `ends` contains the end of each set.
     members: Vec<u32>,
     ends: Vec<usize>,
     files: Vec<&'a [u8]>,

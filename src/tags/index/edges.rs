@@ -75,7 +75,7 @@ impl Edges {
         self.sets.get(set)
     }
 
-    /// Returns the tags that a tag carries. Must only be called if these are edges of tags.
+    /// Returns the tags that a tag carries. Must only be called on the edges of tags.
     pub fn carried(&self, tag: TagId) -> &[TagId] {
         self.set(self.of_tags.get(tag.0))
     }
@@ -95,8 +95,8 @@ impl Edges {
         }
     }
 
-    /// Adds a holder to the set of these tags. There must be at least one tag. Returns the number
-    /// of the set.
+    /// Adds a holder to the set of these tags. `tags` must not be empty. Returns the number of the
+    /// set.
     pub fn hold(&mut self, names: &mut Names, tags: &[TagId]) -> u32 {
         let set = self.sets.insert(tags);
         if self.sets.holders(set) == 0 {
@@ -321,8 +321,8 @@ impl Edges {
     }
 }
 
-/// Returns the key of a record. Returns `None` if its filename is unknown, because the record is
-/// unknown then, too.
+/// Returns the key of a record. Returns `None` if the filename is unknown, because in this case no
+/// such record exists.
 fn key(names: &Names, id: &[u8]) -> Option<Key> {
     match Parts::of(id) {
         None => Some(whole_key(id)),

@@ -1,9 +1,9 @@
 //! A persistent vector: a long list whose copies share their common elements.
 //!
-//! It is a tree of narrow nodes. Copying the list increments one reference count. After that,
+//! The list is a tree of narrow nodes. Copying the list increments one reference count. After that,
 //! the first change of an element copies the element and the few nodes above it. Therefore a reader on
-//! another thread can use its copy of a list of millions of elements while the list changes, and
-//! each change takes microseconds.
+//! another thread can use its copy of a list of millions of elements while the list changes, and each
+//! change takes microseconds.
 
 use std::sync::Arc;
 

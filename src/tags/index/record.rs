@@ -27,7 +27,7 @@ pub const TIMESTAMPS: u64 = 100_000_000_000_000;
 
 const DIGITS: usize = 14;
 
-/// First byte of a key that contains an unchanged id. In other keys, the highest bit of the first
+/// First byte of a key that stores the id unchanged. In other keys, the highest bit of the first
 /// byte is set.
 const AS_IT_IS: u8 = 0;
 const IN_PARTS: u8 = 0x80;

@@ -246,8 +246,8 @@ impl Shard {
     }
 
     fn add_slot(&mut self, hash: u64, offset: usize) {
-        // A shard has 16 KiB on average. It cannot grow far beyond that, because clients cannot
-        // choose the hashes of their keys.
+        // A shard has 16 KiB on average. Shards do not grow far beyond the average, because clients
+        // cannot choose the hashes of their keys.
         assert!(
             offset < OFFSET as usize - 1,
             "a shard has grown far too large"

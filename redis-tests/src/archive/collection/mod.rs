@@ -3,7 +3,7 @@
 //!
 //! The archive has several hosts with subdomains, pages with many captures, revisits of the same
 //! URL and of another one, redirects, errors, queries, and captures of POST requests. The seed
-//! determines everything. The files are valid: lengths and digests are correct.
+//! determines the whole archive. The files are valid: lengths and digests are correct.
 //!
 //! ```no_run
 //! use redis_tests::archive::collection::{Collection, Shape};

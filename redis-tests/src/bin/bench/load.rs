@@ -1,5 +1,5 @@
-//! The load generator. It encodes requests in advance and does little work to count replies, so
-//! that the results measure the server and not the generator.
+//! The load generator. The generator encodes requests in advance and does little work to count
+//! replies, so that the results measure the server and not the generator.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -268,7 +268,8 @@ impl Client {
         self.read()
     }
 
-    /// Sends encoded requests without waiting in between, and passes each reply to `see`.
+    /// Sends encoded requests without waiting for replies in between, and passes each reply to
+    /// `see`.
     pub fn pipeline(&mut self, requests: &[u8], replies: usize, mut see: impl FnMut(Pieces)) {
         self.connection.send(requests);
         (0..replies).for_each(|_| see(self.read()));
@@ -399,7 +400,7 @@ pub struct Throughput {
 }
 
 /// Number of connections that keep the server busy: while the generator reads one batch, the server
-/// processes others.
+/// processes other batches.
 const CONNECTIONS: usize = 8;
 
 /// Sends batches over several connections for `span`. Each connection has one batch in progress.

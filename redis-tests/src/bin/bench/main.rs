@@ -47,7 +47,7 @@ use report::{Findings, Section, say};
 /// A part that can be measured.
 #[derive(Clone, Copy)]
 pub struct Part {
-    /// Value of `--only` that selects this part and all others of this name.
+    /// Value of `--only` that selects this part and all other parts of this name.
     name: &'static str,
     /// Names of its pieces, separated by spaces.
     pieces: &'static str,
@@ -166,7 +166,8 @@ impl Plan {
         found
     }
 
-    /// Returns the numbers of the repetitions, starting with 1, and prints each when it begins.
+    /// Returns the numbers of the repetitions, starting with 1, and prints each number when its
+    /// repetition begins.
     pub fn repeat(&self, what: impl Display) -> impl Iterator<Item = usize> {
         let reps = self.reps;
         (1..=reps).inspect(move |rep| say(&format!("{what} ({rep}/{reps})")))

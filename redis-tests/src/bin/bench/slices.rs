@@ -15,7 +15,7 @@ pub fn start_anew(server: &mut Server) {
     server.restart();
 }
 
-/// Measurements of jobs, in the order in which the jobs ran first.
+/// Measurements of jobs, in the order of the first runs of the jobs.
 #[derive(Default)]
 pub struct Slices(Vec<Job>);
 

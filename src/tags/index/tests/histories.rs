@@ -23,7 +23,7 @@ enum Step {
     /// Replaces the index with the oldest snapshot, as copying a key would.
     Return,
     SaveAndLoad(usize),
-    /// Continues the running scans, and begins another one.
+    /// Continues the running scans, and begins another scan.
     Scan(Tagged, usize),
 }
 

@@ -1,4 +1,5 @@
-//! K1: memory of known URLs, and time to discover URLs, beside the set of fingerprints of scrapy-redis.
+//! K1: memory of known URLs, and time to discover URLs, compared with the set of fingerprints of
+//! scrapy-redis.
 
 use std::time::Duration;
 
@@ -18,10 +19,10 @@ use crate::told::Spent;
 const CALL: u64 = 100;
 /// Number of URLs of a group.
 const GROUP: u64 = 1000;
-/// Number of URLs that are timed at a time.
+/// Number of URLs in each timed part.
 const TIMED: u64 = 20_000;
 
-/// Selects the commands that a server gets.
+/// The kind of commands that the measurement sends.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     /// `CHG.DISCOVER` and `CHG.SETTLE`.
@@ -55,7 +56,7 @@ impl<'a> Crawl<'a> {
         }
     }
 
-    /// Makes URLs known that are done already.
+    /// Adds URLs, and marks them as done.
     fn done(&mut self, urls: std::ops::Range<u64>) {
         if self.kind != Kind::Ours {
             return self.discover(urls);

@@ -94,7 +94,7 @@ impl Logged {
         }
     }
 
-    /// Fetches pages. Returns the number of bytes that they add to the file and to the stream.
+    /// Fetches pages. Returns the number of bytes that the pages add to the file and to the stream.
     fn sizes(&self, fetch: impl FnOnce(&Server)) -> Sizes {
         let server = &self.server;
         let seen = || {
@@ -122,7 +122,7 @@ struct Sizes {
     each: [f64; 2],
 }
 
-/// Microseconds per page, on a server that writes no log and on a server that does.
+/// Microseconds per page, on a server without a log and on a server that writes a log.
 #[derive(Default)]
 struct Times {
     /// CPU time of the server.
@@ -132,7 +132,7 @@ struct Times {
 }
 
 impl Times {
-    /// Keeps both servers busy one after the other, and measures them.
+    /// Keeps the two servers busy, one after the other, and measures each of them.
     fn of(plan: &Plan, storage: &str, bare: &Server, logged: &Server) -> Times {
         let mut times = Times::default();
         say(&format!("processor time of a page with a log: {storage}"));

@@ -58,7 +58,7 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
 /// packed.
 fn bytes(fill: impl Fn(&Server), fill_theirs: impl Fn(&Server)) -> [f64; 3] {
     let theirs = quiet(Options::new().no_module());
-    // Load the scripts before the measurement, because they are not part of the data.
+    // Load the scripts before the measurement, because scripts are not part of the data.
     let _ = Scripts::load(&theirs);
     [
         growth(&ours(), &fill),

@@ -16,11 +16,11 @@ use crate::report::{Findings, note, table};
 use crate::series::{Series, grouped, rate};
 use crate::targets;
 
-/// Number of workers. Each has its own connection, on which it waits for its next page.
+/// Number of workers. Each worker has its own connection, on which it waits for its next page.
 pub const WORKERS: usize = 64;
 /// Pause of a group after each page.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Number of groups. It is so high that a group is always due.
+/// Number of groups. The number is so high that a group is always due.
 const GROUPS: u64 = 40_000;
 
 /// Measures pages per second.
@@ -75,7 +75,7 @@ pub fn our_pages(server: &Server, span: Duration) -> Throughput {
     pages(server, span, &Ours)
 }
 
-/// Builds the requests for a page and the next one.
+/// Builds the requests of one page cycle, and parses the replies.
 trait Pages {
     /// Returns the command that leases the first group.
     fn first(&self) -> String;

@@ -92,7 +92,7 @@ impl Scripts {
     }
 }
 
-/// The background job. It processes both queues every 50 ms, on its own connection.
+/// The background job, which processes both queues every 50 ms on its own connection.
 pub struct Worker {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<()>,
@@ -131,8 +131,8 @@ pub fn sweep(client: &mut Client, sha: &str, queue: &str) -> i64 {
         .ints[0]
 }
 
-/// A harvester and its frontier client. It takes a group, finds a URI and reports it as done, one
-/// round trip after the other.
+/// A harvester and its frontier client. The harvester takes a group, finds a URI and reports the
+/// URI as done, one round trip after the other.
 pub struct Harvester {
     client: Client,
     scripts: Scripts,
@@ -167,7 +167,7 @@ impl Harvester {
             return false;
         };
         let deadline = || now_ms() + BUSY_MS;
-        // 2. Mark it as busy and read its fields.
+        // 2. Mark the group as busy and read its fields.
         let busy = &self.scripts.busy;
         self.ask(format!(
             "EVALSHA {busy} 2 chg_busy CHG:{chg} {chg} {}",
@@ -188,7 +188,7 @@ impl Harvester {
             self.release(&chg, pause.max(EMPTY));
             return self.page(pause);
         };
-        // 5. Read its first URI.
+        // 5. Read the first URI of the execution.
         let uri = self.ask(format!("ZRANGE UEID:{chg}:{execution} 0 0"));
         let uri = uri.expect("an execution of a group has URIs");
         // 6. Extend the deadline when the URI is passed to a harvester.

@@ -68,7 +68,7 @@ pub fn measure(plan: &Plan, corpus: &Corpus, peer: Option<&Peer>) -> Findings {
 }
 
 /// Sends a request and records the time in seconds until the whole response has arrived. Returns
-/// the timestamps of its rows.
+/// the timestamps of the rows in the response.
 fn timed(address: SocketAddr, target: &str, seconds: &mut Series) -> Vec<String> {
     let start = Instant::now();
     let answer = get(address, target);
@@ -79,8 +79,8 @@ fn timed(address: SocketAddr, target: &str, seconds: &mut Series) -> Vec<String>
     text.lines().map(second).collect()
 }
 
-/// Returns the milliseconds that other clients wait while `something` runs. Sends their requests on
-/// schedule, even if earlier requests have no response yet.
+/// Returns the milliseconds that other clients wait while `something` runs. The other clients send
+/// requests on schedule, even if earlier requests have no response yet.
 fn waits(address: SocketAddr, targets: &[String], something: impl FnOnce()) -> Vec<f64> {
     const CLIENTS: u32 = 8;
     let over = AtomicBool::new(false);

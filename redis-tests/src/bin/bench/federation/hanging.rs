@@ -64,7 +64,7 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
         connection.first_byte().expect("an answer comes");
         late.push(start.elapsed().as_secs_f64() * 1e3 - TIMEOUT);
     }
-    // The response must contain all rows of the other source. Their number is known.
+    // The response must contain all rows of the other source. The number of these rows is known.
     let ask = |group: usize| {
         let answer = get(ours.address(), &target(group));
         assert_eq!(

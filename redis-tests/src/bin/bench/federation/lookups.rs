@@ -17,7 +17,7 @@ use crate::targets;
 const CONNECTIONS: usize = 400;
 /// Number of look-ups per second that the server must answer in time.
 const RATE: f64 = 20_000.0;
-/// Number of captures per URL. Each is from another crawl.
+/// Number of captures per URL. Each capture is from another crawl.
 const CRAWLS: u64 = 3;
 /// Number of queried URLs.
 const ASKED: usize = 2_000;

@@ -16,7 +16,7 @@ use crate::report::{Findings, note, say, table};
 use crate::series::{Series, grouped, rate};
 use crate::targets;
 
-/// Approximate number of rows in the package's index: the rows of the records and some others.
+/// Approximate number of rows in the package's index: the rows of the records and some other rows.
 const ROWS: usize = 40_000;
 /// Number of rows per block, as the tools of the format write them.
 const BLOCK: usize = 1024;

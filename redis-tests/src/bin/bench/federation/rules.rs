@@ -89,7 +89,7 @@ fn write(plan: &Plan, corpus: &Corpus) -> u64 {
     let mut near = 0;
     for line in index.lines() {
         let key = line.split(' ').next().unwrap_or_default();
-        // One rule in eight has a prefix of urlkeys. The others have an exact urlkey.
+        // One rule in eight has a prefix of urlkeys; all other rules have an exact urlkey.
         let end = if near % 8 == 0 { "" } else { "###" };
         let _ = writeln!(text, "{key}{end} - {{\"access\": \"allow\"}}");
         near += 1;

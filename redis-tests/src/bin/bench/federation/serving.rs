@@ -69,7 +69,7 @@ impl Ours {
 pub struct Peer(Pywb);
 
 impl Peer {
-    /// Installs pywb. Returns `None` if that is impossible.
+    /// Installs pywb. Returns `None` if pywb cannot be installed.
     pub fn install() -> Option<Peer> {
         let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
         let folder = root().join(target).join("tmp/pywb");

@@ -1,6 +1,6 @@
-//! The synthetic archive for all measurements of tags. Equal seeds result in equal data. It has
-//! collections of organizations, a third of them private, and captures in WARC files with names as
-//! in Archive-It.
+//! The synthetic archive for all measurements of tags. Equal seeds result in equal data. The
+//! archive has collections of organizations, a third of them private, and captures in WARC files
+//! with names as in Archive-It.
 
 use redis_tests::Rng;
 
@@ -16,7 +16,7 @@ pub const IN_A_FILE: u64 = 500;
 pub struct Collection {
     /// The number in the names of the collection's WARC files.
     pub id: u64,
-    /// Number of the organization that owns it.
+    /// Number of the organization that owns the collection.
     pub organisation: u64,
     /// True if the collection is private.
     pub private: bool,

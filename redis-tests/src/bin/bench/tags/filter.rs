@@ -22,7 +22,7 @@ const QUERY: u64 = 100;
 struct Case {
     id: &'static str,
     what: &'static str,
-    /// Arguments. The last one is the format of the lines.
+    /// Arguments. The last argument is the format of the lines.
     conditions: Vec<String>,
     /// Name of the peer, and the method of the Java program.
     peer: Option<(&'static str, String)>,

@@ -117,8 +117,8 @@ fn load(server: &Server, archive: &Archive, count: u64, command: &str) -> f64 {
     Spent::since_reset(server).micros(&["TAGS.LOAD", "HSET"]) / 1e6
 }
 
-/// Returns the id of a record and its tags in the format of the tagging index. Its collection is
-/// not the one in the file name.
+/// Returns the id of a record and its tags in the format of the tagging index. The collection of
+/// the record differs from the collection in the file name.
 fn pair(archive: &Archive, n: u64) -> [String; 2] {
     let collections = &archive.collections;
     let c = &collections[n as usize % collections.len()];
