@@ -63,8 +63,8 @@ pub enum Mode {
     Set,
     /// Replaces all ids of this kind with the given ids.
     Replace,
-    /// Adds the given edges to a staged copy. Readers do not see it until [`swap`](TagSpace::swap)
-    /// activates it.
+    /// Adds the given edges to a staged copy. Readers do not see the staged copy until
+    /// [`swap`](TagSpace::swap) activates it.
     Stage,
 }
 
@@ -338,7 +338,8 @@ impl<S: Ask> TagSpace<S> {
         swap
     }
 
-    /// Discards the staged copy, if there is one (`TAGS.SWAP … DISCARD`). Returns the number of its ids.
+    /// Discards the staged copy, if there is one (`TAGS.SWAP … DISCARD`). Returns the number of ids in
+    /// the staged copy.
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;

@@ -11,7 +11,7 @@ use crate::wire::Reply;
 const SLOTS: usize = crawlspace_compact::limits::every::SLOTS as usize;
 
 /// Masters that share the slots evenly and in order: slot 0 belongs to the first master. Dropping
-/// this value kills all of them.
+/// this value kills all servers.
 ///
 /// ```no_run
 /// use redis_tests::{ok, Cluster};

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::scripted_host::{Asked, ScriptedHost};
 
-/// A server for files on a free loopback port. Dropping it stops the server.
+/// A server for files on a free loopback port. Dropping this value stops the server.
 pub struct FileHost {
     host: ScriptedHost,
     shared: Arc<Mutex<Shared>>,

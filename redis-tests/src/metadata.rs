@@ -168,7 +168,7 @@ pub fn cdx_url(job: u64, harvest: u64) -> String {
 /// them.
 ///
 /// # Panics
-/// Panics if it cannot be written.
+/// Panics if the metadata file cannot be written.
 pub fn write_metadata(
     path: &Path,
     job: u64,
@@ -189,7 +189,7 @@ pub fn write_metadata(
 /// memory.
 ///
 /// # Panics
-/// Panics if it cannot be written.
+/// Panics if the metadata file cannot be written.
 pub fn write_metadata_of(
     path: &Path,
     job: u64,

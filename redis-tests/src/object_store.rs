@@ -15,7 +15,7 @@ pub const SECRET: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
 /// The region of the store.
 pub const REGION: &str = "eu-north-7";
 
-/// A server on a free loopback port. Dropping it stops the server.
+/// A server on a free loopback port. Dropping this value stops the server.
 pub struct ObjectStore {
     host: FileHost,
     refusals: Arc<Mutex<Vec<String>>>,

@@ -65,7 +65,7 @@ impl Outcome {
     /// Parses standard output as one line of JSON.
     ///
     /// # Panics
-    /// Panics if it is not one line of JSON.
+    /// Panics if the output is not one line of JSON.
     #[track_caller]
     pub fn object(&self) -> Value {
         let mut lines = self.json();

@@ -1,5 +1,5 @@
-//! A large index or frontier under [`PREFIX`]. Tests convert its storage, and inspect it during the
-//! conversion.
+//! A large index or frontier under [`PREFIX`]. Tests convert the storage of this data set, and
+//! inspect the data set during the conversion.
 
 use crate::corpus::sha256_of;
 use crate::crawler;
@@ -80,7 +80,7 @@ impl Packable {
         (server, data)
     }
 
-    /// Builds the data set. The slices of its server are so short that a conversion takes many slices.
+    /// Builds the data set. The slices of the server are so short that a conversion takes many slices.
     pub fn build(&mut self) {
         self.wire.ok_line("CONFIG SET crawlspace.slice-us 50");
         match self.family {

@@ -173,7 +173,8 @@ pub fn left_out(client: &str, reason: &str) {
 /// Runs a command to completion.
 ///
 /// # Errors
-/// Fails if the command does not start, or if it fails. The message includes its output.
+/// Fails if the command does not start, or if it fails. The message includes the output of the
+/// command.
 pub fn run(command: &mut Command) -> Result<String, String> {
     match command.stdin(Stdio::null()).output() {
         Ok(Output { status, stdout, .. }) if status.success() => {

@@ -13,8 +13,8 @@ use tempfile::TempDir;
 use crate::server::die_with_parent;
 use crate::wait::until_some;
 
-/// A program in the background, whose output is written to files. Dropping it kills the program
-/// and, if the test is failing, prints the program's standard error.
+/// A program in the background, whose output is written to files. Dropping this value kills the
+/// program and, if the test is failing, prints the program's standard error.
 pub struct Program {
     child: Child,
     dir: TempDir,
@@ -41,7 +41,7 @@ impl Program {
     /// Starts a program.
     ///
     /// # Panics
-    /// Panics if it cannot be started.
+    /// Panics if the program cannot be started.
     pub fn start(mut command: Command) -> Program {
         let dir = tempfile::Builder::new()
             .prefix("crawlspace-")
@@ -169,7 +169,7 @@ impl Program {
     /// Waits for the end of the program.
     ///
     /// # Panics
-    /// Panics if it does not end within a minute.
+    /// Panics if the program does not end within a minute.
     #[track_caller]
     pub fn end(mut self) -> Ended {
         until_some("the program ends", || self.ended().cloned())

@@ -50,7 +50,7 @@ impl Pywb {
     /// Runs `warcio check` on these files and returns its output.
     ///
     /// # Errors
-    /// Returns the output if it reports a problem.
+    /// Returns the output if `warcio check` reports a problem.
     pub fn warcio_check(&self, files: &[PathBuf]) -> Result<String, String> {
         let warcio = self.python.with_file_name("warcio");
         packages::run(Command::new(warcio).args(["check", "-v"]).args(files))
@@ -146,8 +146,8 @@ fn folder(config: &str) -> TempDir {
     dir
 }
 
-/// pywb under gunicorn on a free loopback port. Dropping it stops gunicorn and its workers and, if
-/// the test is failing, prints their last output.
+/// pywb under gunicorn on a free loopback port. Dropping this value stops gunicorn and its workers
+/// and, if the test is failing, prints their last output.
 pub struct Running {
     child: Child,
     dir: TempDir,
@@ -155,7 +155,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Returns the address on which it listens.
+    /// Returns the address on which pywb listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

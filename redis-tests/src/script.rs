@@ -75,7 +75,7 @@ impl Script {
     /// Returns the next line of a script that must still be running.
     ///
     /// # Panics
-    /// Panics if it has ended.
+    /// Panics if the script has ended.
     pub fn line(&mut self) -> String {
         let line = self.next_line();
         line.unwrap_or_else(|| panic!("{} has ended", self.name))
@@ -84,7 +84,7 @@ impl Script {
     /// Sends a line to the script.
     ///
     /// # Panics
-    /// Panics if it has ended.
+    /// Panics if the script has ended.
     pub fn say(&mut self, line: &str) {
         let said = writeln!(self.input, "{line}").and_then(|()| self.input.flush());
         if let Err(reason) = said {

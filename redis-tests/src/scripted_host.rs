@@ -64,8 +64,8 @@ impl Asked {
     }
 }
 
-/// A web server on a free loopback port whose responses come from a script. Dropping it stops the
-/// server.
+/// A web server on a free loopback port whose responses come from a script. Dropping this value
+/// stops the server.
 pub struct ScriptedHost {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -125,8 +125,8 @@ impl ScriptedHost {
         *lock(&self.shared.answer) = bytes.into();
     }
 
-    /// Starts a host. `handle` writes the response to the connection. If it returns `false`, the
-    /// host closes the connection.
+    /// Starts a host. `handle` writes the response to the connection. If `handle` returns `false`,
+    /// the host closes the connection.
     pub fn handling(
         handle: impl Fn(&Asked, &TcpStream) -> io::Result<bool> + Send + Sync + 'static,
     ) -> ScriptedHost {

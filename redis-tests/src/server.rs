@@ -187,7 +187,8 @@ impl Options {
     }
 }
 
-/// A running server. Dropping it kills the server and, if the test is failing, prints its log.
+/// A running server. Dropping this value kills the server and, if the test is failing, prints its
+/// log.
 pub struct Server {
     options: Options,
     dir: TempDir,
@@ -204,7 +205,7 @@ impl Server {
     /// Starts a server with these options.
     ///
     /// # Panics
-    /// Panics with the server's log if it does not start.
+    /// Panics with the server's log if the server does not start.
     pub fn with(options: Options) -> Server {
         let mut server = Server {
             options,
@@ -393,7 +394,7 @@ impl Server {
     /// Returns a numeric field of `INFO`; see [`Server::info`].
     ///
     /// # Panics
-    /// Panics if it is missing or not a number.
+    /// Panics if the field is missing or not a number.
     pub fn info_number(&self, field: &str) -> i64 {
         let text = self.info(field);
         let number = text.as_deref().and_then(|t| t.parse().ok());

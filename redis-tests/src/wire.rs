@@ -442,7 +442,8 @@ impl Wire {
         sent.expect("the server takes the bytes");
     }
 
-    /// Returns the next reply. Keeps push messages that arrive before it for [`Wire::pushes`].
+    /// Returns the next reply. Keeps push messages that arrive before the reply for
+    /// [`Wire::pushes`].
     pub fn recv(&mut self) -> Reply {
         self.try_recv().expect("the server replies")
     }
@@ -542,7 +543,7 @@ impl Wire {
         self.expect_ok(&words(line.as_ref()))
     }
 
-    /// Splits `line` at spaces and runs it. Use it for commands whose arguments contain neither
+    /// Splits `line` at spaces and runs it. Use this for commands whose arguments contain neither
     /// spaces nor binary data.
     #[track_caller]
     pub fn line(&mut self, line: &str) -> Reply {

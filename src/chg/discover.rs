@@ -101,7 +101,7 @@ impl<K: Store> Frontier<K> {
     /// Checks that the frontier is packed.
     ///
     /// # Errors
-    /// `PLAIN` if it is in plain storage or is being converted.
+    /// `PLAIN` if the frontier is in plain storage or is being converted.
     pub fn check_packed(&self, ks: &mut K) -> Result<()> {
         self.with_known(ks, |_| ())
     }
@@ -403,8 +403,9 @@ fn member_and_hash<K: Store>(
     })
 }
 
-/// Creates a job that forgets URLs that are neither queued nor leased. Its reply is their number. Without a
-/// selection, the job also removes the space of the execution once the execution knows no URL.
+/// Creates a job that forgets URLs that are neither queued nor leased. The reply of the job is the number
+/// of forgotten URLs. Without a selection, the job also removes the space of the execution once the
+/// execution knows no URL.
 pub fn forget_selected<K: Store>(execution: &[u8], selection: &Selection<'_>) -> Job<K> {
     let execution = execution.to_vec();
     let group = selection.group.map(<[u8]>::to_vec);

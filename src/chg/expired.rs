@@ -11,9 +11,9 @@ use super::transition::{Event, Seen, Step};
 use smallvec::SmallVec;
 
 impl<K: Store> Frontier<K> {
-    /// Ends the expired leases of a group. Puts their URIs back into the queue, or gives the URIs
-    /// up after too many attempts. Stores a report in both cases. The caller applies the returned
-    /// step.
+    /// Ends the expired leases of a group. Puts the URIs of these leases back into the queue, or
+    /// gives up the URIs after too many attempts. Stores a report in both cases. The caller applies
+    /// the returned step.
     pub(super) fn expire(
         &mut self,
         ks: &mut K,

@@ -10,7 +10,7 @@ const SECONDS: usize = 10;
 pub struct Pause {
     /// Time from the end of one fetch to the start of the next.
     pub observed: Millis,
-    /// Pause that the release before it requested.
+    /// Pause that the previous release requested.
     pub asked: Millis,
 }
 

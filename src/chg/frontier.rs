@@ -1,7 +1,7 @@
 //! A politeness frontier: the keys that share a prefix, and a cache of them in memory.
 //!
-//! The keys are the source of truth. The cache can be rebuilt from them at any time, and is
-//! invalidated when another client changes them.
+//! The keys are the source of truth. The cache can be rebuilt from the keys at any time, and is
+//! invalidated when another client changes the keys.
 
 pub use crawlspace_compact::limits::chg::ATTEMPTS;
 use std::rc::Rc;

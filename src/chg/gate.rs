@@ -22,9 +22,9 @@ use super::time::Millis;
 
 /// Fraction of a score that sorts a group after all other groups with the same due millisecond.
 const LAST: f64 = 0.999;
-/// Maximum number of groups behind a gate that are examined for a representative. If none of them
-/// qualifies, the next group becomes the representative anyway, and the search continues when that
-/// group is due.
+/// Maximum number of groups behind a gate that are examined for a representative. If no examined
+/// group qualifies, the next group becomes the representative anyway, and the search continues when
+/// that group is due.
 const LOOKED_AT: usize = 1000;
 /// Maximum number of entries of a gate's list to search for a group that leaves the gate.
 const MAX_SEARCHED: u64 = 1000;

@@ -232,7 +232,7 @@ impl<K: Store> Groups<K> {
         loaded.uris.get_or_init(name).clone()
     }
 
-    /// Returns the unsaved group and removes it from here, if it has this id.
+    /// Returns the unsaved group, and clears it from this value, if the group has this id.
     pub(super) fn take_unsaved(&mut self, id: &[u8]) -> Option<Box<Loaded<K>>> {
         self.unsaved
             .get_mut()

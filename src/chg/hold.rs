@@ -124,7 +124,8 @@ impl<K: Store> Frontier<K> {
             let stood_behind = self.leave_gate(ks, &mut loaded)?;
             let old = std::mem::replace(&mut loaded.group.options.gate, gate.to_vec());
             if !old.is_empty() && !loaded.group.holds.is_empty() {
-                // The leases of the group kept the old gate closed. Remove them from the old gate.
+                // The leases of the group kept the old gate closed. Remove these leases from the
+                // old gate.
                 self.update_gate(ks, &old, &mut loaded, now)?;
             }
             let due = self.groups.due_of(ks, &loaded)?.max(now);

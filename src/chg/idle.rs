@@ -1,6 +1,6 @@
 //! Idle groups: groups that have neither queued URIs nor leases, and are in none of the documented
-//! queues. The frontier keeps their hashes until the politeness pause has ended, so that a URI that
-//! arrives shortly after the last fetch has to wait.
+//! queues. The frontier keeps the hash of an idle group until the politeness pause has ended, so
+//! that a URI that arrives shortly after the last fetch has to wait.
 
 use super::error::Result;
 use super::frontier::Frontier;
@@ -25,8 +25,8 @@ impl<K: Store> Frontier<K> {
         Ok(())
     }
 
-    /// Makes a group idle. Returns false if its pause has already ended, so that its hash was
-    /// deleted. Otherwise, the caller must save the group.
+    /// Makes a group idle. Returns false if the pause of the group has already ended, so that its
+    /// hash was deleted. Otherwise, the caller must save the group.
     pub(super) fn retire(
         &mut self,
         ks: &mut K,

@@ -135,7 +135,7 @@ impl Each {
     }
 }
 
-/// The hash of a group. Plain clients also use it.
+/// The hash of a group. Plain clients also use this key.
 pub const GROUP: Each = Each::of(GROUP_NAME);
 const GROUP_NAME: &[u8; 4] = b"CHG:";
 /// The URIs that the frontier stores for a group.

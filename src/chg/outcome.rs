@@ -44,7 +44,7 @@ pub(super) enum CountChange {
     },
     /// The leased URIs stay with the token.
     Stay,
-    /// The leased URIs return to the queue. Contains their number.
+    /// The leased URIs return to the queue. Contains the number of leased URIs.
     Return(Token, u64, Option<Millis>),
     /// The leased URIs are done. Contains the execution of the URIs, and for each URI whether it is still
     /// counted.

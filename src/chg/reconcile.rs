@@ -57,9 +57,9 @@ impl Counted {
     }
 }
 
-/// Returns the correct value of `c` for a group. `uris` is its current value, `kept` the number of
-/// stored URIs, and `counted` the number of URIs counted by execution. Also returns true if the
-/// current value is plausible.
+/// Returns the correct value of `c` for a group. `uris` is the current value of `c`, `kept` the
+/// number of stored URIs, and `counted` the number of URIs counted by execution. Also returns true
+/// if the current value is plausible.
 pub(super) fn right_count(uris: u64, kept: u64, counted: u64, room: u64) -> (u64, bool) {
     let reconcile = uris.saturating_sub(kept) <= room;
     let named = kept + counted;

@@ -58,7 +58,8 @@ impl Time {
         Time(name, name)
     }
 
-    /// Sets the keyword before the time. Error messages use it as the name of the argument.
+    /// Sets the keyword before the time. Error messages use the keyword as the name of the
+    /// argument.
     pub(super) fn after(self, word: &'static str) -> After<Time> {
         After::new(word, Time(self.0, word))
     }
@@ -101,7 +102,8 @@ impl Span {
         }
     }
 
-    /// Sets the keyword before the span. Error messages use it as the name of the argument.
+    /// Sets the keyword before the span. Error messages use the keyword as the name of the
+    /// argument.
     pub(super) fn after(self, word: &'static str) -> After<Span> {
         let called = word;
         After::new(word, Span { called, ..self })

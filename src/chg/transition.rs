@@ -212,8 +212,8 @@ impl Group {
         step
     }
 
-    /// Returns the due time of a group that was just released: the end of its pause and block. If all its URIs are
-    /// stored, the group becomes due no earlier than its earliest URI.
+    /// Returns the due time of a group that was just released: the end of its pause and block. If all URIs of
+    /// the group are stored, the group becomes due no earlier than its earliest URI.
     pub(super) fn due_with(&self, stock: Stock) -> Millis {
         let closed = self.closed_until();
         match stock.earliest {
@@ -319,7 +319,8 @@ impl Group {
         self.released = seen.now;
         let mut due = self.due_with(seen.stock);
         if let (Some(at), 1) = (end.retry, self.uris) {
-            // This is the only URI of the group. The crawler stores it and has specified its time.
+            // This is the only URI of the group. The crawler stores this URI and has specified its
+            // time.
             due = due.max(at);
         }
         let placement = match (was_runnable, self.is_runnable()) {

@@ -1,10 +1,10 @@
 //! A condition, prepared for testing many captures. Clauses that depend only on tags are separated from the
 //! other clauses, and every question about tags has a number.
 //!
-//! A capture has its direct tags and all tags that these tags carry. Therefore the answers for its
-//! direct tags answer every question about its tags. The answers for a tag are computed once, and
-//! cached as a [`Mask`] with one bit per question. Testing a capture then only takes look-ups of
-//! the masks of its direct tags.
+//! A capture has its direct tags and all tags that these tags carry. Therefore, the answers for the
+//! direct tags answer every question about the tags of a capture. The answers for a tag are
+//! computed once, and cached as a [`Mask`] with one bit per question. Testing a capture then only
+//! takes look-ups of the masks of its direct tags.
 
 use crawlspace_cdx::{Dialect, Field, Filter, Format, Line};
 use hashbrown::HashSet;
@@ -24,7 +24,8 @@ pub struct Condition {
     of_tags: Node,
     /// All other tests, which must also pass.
     of_line: Vec<Node>,
-    /// Number of tests of lines. `weight` is the total weight of their regular expressions.
+    /// Number of tests of lines. `weight` is the total weight of the regular expressions in these
+    /// tests.
     tests: usize,
     weight: usize,
     /// Worst-case cost of the regular expressions per byte; see [`cost`].

@@ -1,7 +1,7 @@
 //! Serialization of a space for RDB files, append-only files and other servers.
 //!
-//! A space is saved as a sequence of chunks. Each chunk can be checked separately. Loading all of
-//! them in order into an empty space results in an equal space. In its
+//! A space is saved as a sequence of chunks. Each chunk can be checked separately. Loading all
+//! chunks in order into an empty space results in an equal space. In its
 //! [`crawlspace_compact::envelope`], a chunk has this form:
 //!
 //! | bytes | |

@@ -100,7 +100,7 @@ impl Request {
             || expression.is_some_and(|text| has_heavy_pattern(text))
     }
 
-    /// Prepares the condition. `most` limits its size.
+    /// Prepares the condition. `most` limits the size of the condition.
     ///
     /// # Errors
     /// Fails if the expression, a point or a filter is invalid; `TOOBIG` beyond the limits.

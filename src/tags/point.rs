@@ -199,7 +199,7 @@ impl Points {
         Ok(())
     }
 
-    /// Removes an access point. Returns true if it existed.
+    /// Removes an access point. Returns true if the access point existed.
     pub fn remove(&mut self, name: &[u8]) -> bool {
         let Some(order) = self.by_name.remove(name) else {
             return false;

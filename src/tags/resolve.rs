@@ -15,7 +15,7 @@ use crawlspace_host::text::Shown;
 /// Maximum nesting depth of access points.
 const MAX_DEPTH: usize = 16;
 
-/// Resolves expressions to clauses. Counts their size and enforces the limits.
+/// Resolves expressions to clauses. Counts the size of the clauses and enforces the limits.
 pub struct Resolver<'a> {
     points: &'a Points,
     most: Bounds,

@@ -23,8 +23,8 @@ const LIMITS: Limits = Limits {
     compiled_bytes: 4 << 20,
 };
 
-/// A rule. If its regular expression matches a field of a capture, the capture gets the tags of the
-/// rule's templates.
+/// A rule. If the regular expression of a rule matches a field of a capture, the capture gets the
+/// tags of the rule's templates.
 #[derive(Debug)]
 pub struct Rule {
     name: Box<[u8]>,
@@ -212,7 +212,7 @@ impl Rules {
         Ok(())
     }
 
-    /// Removes a rule. Returns true if it existed.
+    /// Removes a rule. Returns true if the rule existed.
     pub fn remove(&mut self, name: &[u8]) -> bool {
         let before = self.len();
         self.0.retain(|rule| *rule.name != *name);

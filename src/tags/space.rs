@@ -68,7 +68,8 @@ impl Conditions {
         Some(condition)
     }
 
-    /// Returns the condition of a request. Prepares it if necessary; `most` limits its size.
+    /// Returns the condition of a request. Prepares the condition if necessary; `most` limits the
+    /// size of the condition.
     ///
     /// # Errors
     /// Fails if the request or a point is invalid; `TOOBIG` beyond the limits.
@@ -118,7 +119,7 @@ pub struct Lent {
 
 /// Total size in bytes of the caches that waiting tasks keep.
 static ASIDE: AtomicUsize = AtomicUsize::new(0);
-/// Maximum of [`ASIDE`]. Beyond it, a task drops its cache before it waits.
+/// Maximum of [`ASIDE`]. Beyond this maximum, a task drops its cache before it waits.
 const ASIDE_BYTES: usize = 64 << 20;
 
 impl Lent {
@@ -321,8 +322,8 @@ impl Space {
         Ok(dropped)
     }
 
-    /// Replaces the contents of a kind with the staged copy. Returns its number of ids and the
-    /// replaced contents.
+    /// Replaces the contents of a kind with the staged copy. Returns the number of ids in the
+    /// staged copy, and the replaced contents.
     ///
     /// # Errors
     /// `NOSTAGE` if nothing is staged, or if the number of ids differs from the expected one.
@@ -332,7 +333,7 @@ impl Space {
         Ok(swapped)
     }
 
-    /// Discards the staged copy. Returns its number of ids and its contents.
+    /// Discards the staged copy. Returns the number of ids in the staged copy, and its contents.
     pub fn discard(&mut self, kind: Tagged) -> (u64, Dropped) {
         self.index.discard(kind)
     }
@@ -345,7 +346,7 @@ impl Space {
         Arc::make_mut(&mut self.rules).set(rule)
     }
 
-    /// Removes a rule. Returns true if it existed.
+    /// Removes a rule. Returns true if the rule existed.
     pub fn remove_rule(&mut self, name: &[u8]) -> bool {
         Arc::make_mut(&mut self.rules).remove(name)
     }
@@ -367,7 +368,7 @@ impl Space {
         Arc::make_mut(&mut self.points).restore(point)
     }
 
-    /// Removes an access point. Returns true if it existed.
+    /// Removes an access point. Returns true if the access point existed.
     pub fn remove_point(&mut self, name: &[u8]) -> bool {
         self.conditions = Conditions::default();
         Arc::make_mut(&mut self.points).remove(name)

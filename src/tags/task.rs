@@ -1,4 +1,4 @@
-//! A batch with all data needed to filter it. Any thread can continue it.
+//! A batch with all data needed to filter it. Any thread can continue the batch.
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ pub struct Task {
 }
 
 impl Task {
-    /// Creates a task for a batch that has not started yet. Pass `condition` if it is prepared
-    /// already.
+    /// Creates a task for a batch that has not started yet. Pass `condition` if the condition is
+    /// prepared already.
     pub fn new(
         request: Request,
         view: View,

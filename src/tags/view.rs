@@ -59,13 +59,13 @@ const READERS_LINE_BYTES: usize = 4096;
 /// The source of a tag of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source<'a> {
-    /// The tags of the record contain it.
+    /// The record has the tag.
     Record,
-    /// The tags of the file contain it.
+    /// The file has the tag.
     File,
-    /// The rule with this name derives it.
+    /// The rule with this name derives the tag.
     Rule(&'a [u8]),
-    /// This tag carries it.
+    /// The tag in this variant carries the tag.
     Tag(&'a [u8]),
 }
 

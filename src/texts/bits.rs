@@ -58,8 +58,8 @@ pub struct Bits<'a> {
 }
 
 impl<'a> Bits<'a> {
-    /// Reads the bits of the first `len` bytes. `peek` may read the bytes after them, but no call
-    /// consumes these bytes.
+    /// Reads the bits of the first `len` bytes. `peek` may read bytes after the first `len`, but no
+    /// call consumes such bytes.
     pub fn new(bytes: &'a [u8], len: usize) -> Bits<'a> {
         Bits {
             bytes,

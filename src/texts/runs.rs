@@ -1,5 +1,5 @@
 //! Runs of digits and letters that look random, such as hashes, numbers and ids. Symbols do not
-//! compress them, but a run has few different characters, so each character takes only a few bits.
+//! compress runs, but a run has few different characters, so each character takes only a few bits.
 
 use super::bits::{Bits, Writer};
 

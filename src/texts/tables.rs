@@ -18,8 +18,8 @@ const MATCHERS: usize = 3;
 /// Number of values before the first training. A smaller index would not benefit from another
 /// table.
 const FIRST: u32 = 1 << 11;
-/// Number of values between the first and the second training. Each training increases it, up to
-/// [`LATEST`].
+/// Number of values between the first and the second training. Each training increases this
+/// interval, up to [`LATEST`].
 const LATER: u32 = 1 << 14;
 const LATEST: u32 = 1 << 20;
 /// Size in bytes of the first sample and of later samples. The first is small, so that the first
@@ -251,7 +251,7 @@ impl Tables {
         }
     }
 
-    /// Makes a new table the current one if it is better.
+    /// Makes a new table the current table if it is better.
     fn compare(
         &mut self,
         New {

@@ -181,7 +181,8 @@ impl<S: Ask> Frontier<S> {
 
     /// Puts groups behind a shared gate, for example because their hosts are on one server
     /// (`CHG.GROUP`). Workers then fetch from only one of these groups at a time, and the pause
-    /// after a fetch applies to all of them. An empty name removes them from their shared gate.
+    /// after a fetch applies to all of them. An empty name removes the groups from their shared
+    /// gate.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;

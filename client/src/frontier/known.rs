@@ -200,7 +200,7 @@ pub struct ListedUrl {
     /// The URL.
     #[serde(serialize_with = "as_text")]
     pub uri: Vec<u8>,
-    /// The key that identifies it.
+    /// The key that identifies the URL.
     #[serde(serialize_with = "as_optional_text")]
     pub key: Option<Vec<u8>>,
     /// Number of links between a seed and the URL, if it is queued or leased.

@@ -190,7 +190,8 @@ impl Filter {
         }
     }
 
-    /// Returns the weight of its regular expression, or 0 without one; see [`Pattern::weight`].
+    /// Returns the weight of the filter's regular expression, or 0 without one; see
+    /// [`Pattern::weight`].
     pub fn weight(&self) -> usize {
         match &self.kind {
             Kind::Text {

@@ -371,7 +371,7 @@ fn is_skipped(raw: &[u8]) -> bool {
     raw.trim_ascii().is_empty() || raw.starts_with(b" CDX")
 }
 
-/// Reads a header. Fails if the CDX lines below it have another order of columns.
+/// Reads a header. Fails if the CDX lines below the header have another order of columns.
 #[cold]
 fn header_read(raw: &[u8], format: Format) -> Result<Read<'_>, BadLine> {
     match (format, header::unread_order(raw)) {
@@ -435,8 +435,8 @@ fn one_line(text: &[u8]) -> Result<(), BadLine> {
 pub struct BadLine(Reason);
 
 impl BadLine {
-    /// Returns true for a header with an unsupported order of columns. The lines below it would be read as
-    /// other captures, so a reader that skips bad lines must stop here.
+    /// Returns true for a header with an unsupported order of columns. The lines below such a header would
+    /// be read as other captures, so a reader that skips bad lines must stop at the header.
     ///
     /// ```
     /// use crawlspace_cdx::{Format, Line};

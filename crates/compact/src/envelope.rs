@@ -49,7 +49,7 @@ impl Envelope {
         chunk.resize(HEAD, 0);
     }
 
-    /// Fills in the header of a chunk whose body is complete. Returns its checksum.
+    /// Fills in the header of a chunk whose body is complete. Returns the checksum of the chunk.
     ///
     /// # Panics
     /// Panics if the body has 4 GiB or more. No value is that large.

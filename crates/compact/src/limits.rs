@@ -1,7 +1,7 @@
 //! Limits and defaults of the commands, each defined once for the module, client programs and
 //! tests.
 //!
-//! `docs/limits.md` lists them in a table.
+//! `docs/limits.md` lists all limits in a table.
 
 /// A duration, in milliseconds.
 pub type Millis = u64;
@@ -136,8 +136,8 @@ pub mod tags {
         TEMPLATE_BYTES: usize = 4096;
         /// Maximum number of access points of a space.
         MAX_POINTS: usize = 100_000;
-        /// Maximum number of access points whose names are patterns. A look-up tries them one after
-        /// the other.
+        /// Maximum number of access points whose names are patterns. A look-up tries these access
+        /// points one after the other.
         MAX_PATTERNS: usize = 1000;
         /// Maximum length of the name of an access point, in bytes.
         POINT_NAME_BYTES: usize = 1024;

@@ -124,7 +124,8 @@ impl<L: List<Item: Bucket>> Linear<L> {
         self.push(given);
     }
 
-    /// Removes the last of at least two buckets. `absorb` moves its entries to another bucket.
+    /// Removes the last of at least two buckets. `absorb` moves the entries of the removed bucket
+    /// to another bucket.
     pub fn shrink(&mut self, absorb: impl FnOnce(&mut L::Item, L::Item)) {
         let Some(last) = self.buckets.pop() else {
             return;

@@ -62,8 +62,8 @@ use pool::{Pool, Server};
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// HTTP statuses after which a request is retried, because the next response may differ. The guides list them
-/// (`docs/guide/wacz.md`). For index servers, 500 is final: the index cannot be built.
+/// HTTP statuses after which a request is retried, because the next response may differ. The guides list
+/// these statuses (`docs/guide/wacz.md`). For index servers, 500 is final: the index cannot be built.
 pub const RETRIED_STATUSES: [u16; 7] = [408, 425, 429, 500, 502, 503, 504];
 
 /// Returns true if a retry may succeed after this HTTP status.

@@ -79,7 +79,8 @@ impl Pool {
 }
 
 impl IdleConnections {
-    /// Removes expired connections. The caller closes them after it has released the lock.
+    /// Removes expired connections. The caller closes the removed connections after it has released
+    /// the lock.
     fn sweep(&mut self) -> Vec<(Instant, Connection)> {
         if self.swept.elapsed() < SWEEP {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! A safe layer over the module API of Redis and Valkey. The command families use it.
+//! A safe layer over the module API of Redis and Valkey. The command families use this layer.
 //!
 //! This crate contains no code of a family. The parts that rules use (a [`keyspace`], [`slices`] of
 //! long jobs, [`reply`] values) need no server: tests use [`keyspace::memory`] instead. All code

@@ -28,7 +28,7 @@ impl Endings {
     /// Adds an ending to the set.
     ///
     /// # Panics
-    /// Panics if it is the second ending shorter than four bytes.
+    /// Panics if `ending` is the second ending shorter than four bytes.
     #[must_use]
     pub const fn with(mut self, ending: &'static str) -> Endings {
         let ending = ending.as_bytes();

@@ -1,9 +1,9 @@
 //! Long operations in slices, for the rules of the command families.
 //!
 //! A [`Job`] is an async function over two values, such as an index and its key space. Both values
-//! are lent to the job for one slice at a time. The job reaches them through closures, which cannot
-//! await, so no borrow and no partial write lasts across a pause. There is no async runtime: one
-//! step of the job is one poll.
+//! are lent to the job for one slice at a time. The job accesses these values through closures,
+//! which cannot await, so no borrow and no partial write lasts across a pause. There is no async
+//! runtime: one step of the job is one poll.
 //!
 //! Anything may happen between slices: other commands, a crash, a restart. Therefore a job stores
 //! each count in the same closure that computed it, and every part of a job can be repeated safely.
@@ -164,7 +164,7 @@ impl<A, B, E> Job<A, B, E> {
     }
 
     /// Runs the job until it is done or the time is up. The job makes some progress even if no time
-    /// is left. Do not call it again after the job has ended.
+    /// is left. Do not call this function again after the job has ended.
     ///
     /// # Errors
     /// Returns the error that ended the job. The effects of completed steps remain.

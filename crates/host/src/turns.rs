@@ -18,7 +18,7 @@ pub enum Next {
     Enough,
 }
 
-/// A turn. Tasks call it from time to time.
+/// A turn. Tasks ask the turn from time to time whether to continue.
 pub trait Turn {
     /// Decides how to continue after a part of the task is done.
     fn next(&mut self) -> Next;

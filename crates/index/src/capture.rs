@@ -36,8 +36,8 @@ pub enum Capture<'a> {
     Nothing,
     /// An invalid line, with the reason.
     Bad(String),
-    /// A header that lists the columns in an unsupported order, with a remedy. The lines below it must not be
-    /// read, because the parser would confuse their columns.
+    /// A header that lists the columns in an unsupported order, with a remedy. The lines below such a header
+    /// must not be read, because the parser would confuse their columns.
     Order(String),
 }
 
@@ -112,7 +112,8 @@ fn is_http(url: &[u8]) -> bool {
     begins(b"http://") || begins(b"https://")
 }
 
-/// Returns whether the server accepts a digest as a hash. A single invalid hash would make it reject the whole batch.
+/// Returns whether the server accepts a digest as a hash. A single invalid hash would make the server reject
+/// the whole batch.
 pub fn is_hash(digest: &[u8]) -> bool {
     (MIN_HASH_BYTES..=MAX_HASH_BYTES).contains(&digest.len())
         && !digest.iter().any(u8::is_ascii_control)

@@ -204,7 +204,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts a bad line. `line` is its text, empty for a line that was too long.
+    /// Counts a bad line. `line` is the text of the bad line, empty for a line that was too long.
     pub fn add(&mut self, file: &str, number: u64, line: &[u8], bad: Bad) {
         *self.counts.entry(bad.name()).or_default() += 1;
         if self.examples.len() < MAX_EXAMPLES {

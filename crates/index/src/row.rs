@@ -38,7 +38,8 @@ impl PartialEq for Row {
 impl Eq for Row {}
 
 impl Row {
-    /// Creates a row from a line. `None` if it lacks one of the three parts; the content of the JSON is not checked.
+    /// Creates a row from a line. `None` if the line lacks one of the three parts; the content of the JSON is
+    /// not checked.
     pub fn new(line: Bytes) -> Option<Row> {
         let key = memchr::memchr(b' ', &line)?;
         let second = key + 1 + memchr::memchr(b' ', &line[key + 1..])?;
@@ -117,7 +118,7 @@ impl Row {
         rows.iter().map(detached).collect()
     }
 
-    /// Returns the total length of its lines in bytes.
+    /// Returns the total length of the row's lines in bytes.
     pub fn size(&self) -> usize {
         self.line.len() + self.whole.as_ref().map_or(0, |whole| whole.len())
     }
@@ -259,7 +260,8 @@ pub fn quote(text: &[u8], into: &mut Vec<u8>) {
     }
 }
 
-/// Parses the members of a JSON object, in order, with their values as raw JSON. `None` if it is not a JSON object.
+/// Parses the members of a JSON object, in order, with their values as raw JSON. `None` if the text is not a
+/// JSON object.
 ///
 /// ```
 /// use crawlspace_index::row::members;

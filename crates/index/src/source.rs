@@ -11,7 +11,7 @@ use crate::row::Row;
 /// Rows that were found in one step.
 pub type Batch = Vec<Row>;
 
-/// A stream of rows. Dropping it cancels all work for it.
+/// A stream of rows. Dropping the stream cancels all work for it.
 pub type Batches = BoxStream<'static, Result<Batch, SourceError>>;
 
 /// Counts the parts of a source that could not be read for a query while the rest of the source answered.

@@ -40,7 +40,7 @@ pub static SPELLINGS: [Spelling; 2] = [
 ];
 
 /// Returns the key of a URL in the spelling of warcio.js: the host as the URL Standard parses it, reversed, the path in
-/// lower case, and the parameters sorted as text. A URL that is not HTTP is its own key.
+/// lower case, and the parameters sorted as text. For a URL that is not HTTP, the key is the URL itself.
 pub fn warcio_js(url: &str) -> String {
     spelled_by_js(url).unwrap_or_else(|| url.to_owned())
 }
@@ -253,7 +253,7 @@ fn respelled(key: &[u8], rest: &[u8]) -> Option<String> {
 }
 
 /// Returns the URL that clients request for a URL: as the URL Standard parses it, without a fragment and without
-/// credentials. `None` unless it is an HTTP URL with a host.
+/// credentials. `None` unless the URL is an HTTP URL with a host.
 ///
 /// ```
 /// use crawlspace_index::spelling::as_requested;

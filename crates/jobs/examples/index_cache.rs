@@ -5,7 +5,8 @@
 //! {"entry":"CACHE/dedupcrawllogindex/1-2-3-4-….-cache","jobs":"1-1000","missing":0,"seconds":1.93,"hit_us":[4.1,4.3]}
 //! ```
 //!
-//! The last argument is the number of timed hits: `hit_us` is their median and the 99th percentile, in microseconds.
+//! The last argument is the number of timed hits: `hit_us` is the median and the 99th percentile of the hits,
+//! in microseconds.
 
 use std::time::{Duration, Instant};
 

@@ -307,7 +307,7 @@ impl Batch {
         }
     }
 
-    /// Adds a row. Returns false if one of its lines would be longer than readers accept, because
+    /// Adds a row. Returns false if a line of the row would be longer than readers accept, because
     /// the `crawl.log` contains a very long line.
     fn push(&mut self, row: &Row<'_>) -> bool {
         let begin = self.text.len();

@@ -1,9 +1,9 @@
 //! Caches of per-job index files, each built once across threads and processes.
 //!
 //! A harvester logs each fetch of a job in a `crawl.log`, and keeps it in a metadata (W)ARC file, together with a CDX
-//! of the stored captures. This crate builds indexes of any set of jobs from them: of known payloads (dedup), of all
-//! captures for replay (full), and of the lines of the CDX. A request goes through four layers of caches, as in the
-//! index server of NetarchiveSuite:
+//! of the stored captures. From these files, this crate builds indexes of any set of jobs: of known payloads
+//! (dedup), of all captures for replay (full), and of the lines of the CDX. A request goes through four
+//! layers of caches, as in the index server of NetarchiveSuite:
 //!
 //! ```text
 //! IndexRequestClient            a client's own copies, unzipped
@@ -12,8 +12,8 @@
 //!           └ metadata (W)ARC files
 //! ```
 //!
-//! Each cache is a [`FileBasedCache`]: a request gets an item from the cache or builds it, and an item is never built
-//! twice at the same time, in any threads and processes.
+//! Each cache is a [`FileBasedCache`]: a request gets an item from the cache or builds it, and no two threads
+//! or processes build the same item at the same time.
 
 #![warn(unreachable_pub)]
 

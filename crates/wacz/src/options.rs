@@ -51,8 +51,8 @@ pub struct Options {
     /// Restricts the addresses of servers, including after redirects. With `None`, any address is allowed. With a
     /// guard, the proxies of the environment are not used.
     pub guard: Option<Guard>,
-    /// Network to use for requests instead of the network restricted by `guard`. If it is set, `guard` has no effect.
-    /// Packages must be read on threads of its runtime that may block.
+    /// Network to use for requests instead of the network restricted by `guard`. If this network is set,
+    /// `guard` has no effect. Packages must be read on threads of the network's runtime that may block.
     pub net: Option<Arc<Net>>,
 }
 

@@ -19,7 +19,7 @@ pub(super) const DATAPACKAGE: &str = "datapackage.json";
 
 /// A WACZ file: a zip file with WARC files, their indexes and their metadata.
 ///
-/// Opening a package reads the end of the file. Everything in it that can be verified is verified, and only the
+/// Opening a package reads the end of the file. All verifiable parts of the end are verified, and only the
 /// directory of the zip file is kept in memory.
 ///
 /// ```no_run

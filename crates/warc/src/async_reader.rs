@@ -110,7 +110,7 @@ impl<S: Source> AsyncReader<S> {
         Ok(0)
     }
 
-    /// Determines the end of the record. `tail` holds the bytes read after its block.
+    /// Determines the end of the record. `tail` holds the bytes read after the block of the record.
     ///
     /// # Errors
     /// Fails when the record does not end near the end of its block, or the gzip member is damaged.

@@ -52,8 +52,9 @@ impl Algorithm {
 }
 
 impl Digest {
-    /// Parses a digest in base32, hexadecimal or base64. Without an algorithm label, as in CDX files, it is
-    /// SHA-1, or SHA-256 if it has 64 characters. `None` if it is invalid, or of an unsupported algorithm.
+    /// Parses a digest in base32, hexadecimal or base64. A digest without an algorithm label, as in CDX
+    /// files, is SHA-1, or SHA-256 if it has 64 characters. `None` if the digest is invalid, or of an
+    /// unsupported algorithm.
     pub fn parse(text: &[u8]) -> Option<Digest> {
         let colon = memchr::memchr(b':', text);
         let (algorithm, value) =
@@ -110,8 +111,8 @@ impl Digest {
     }
 }
 
-/// Returns true if `text` is the digest of empty input, in any encoding. Some tools write it for records
-/// whose payload they have not read, so it says nothing about the payload.
+/// Returns true if `text` is the digest of empty input, in any encoding. Some tools write this digest
+/// for records whose payload they have not read, so it says nothing about the payload.
 pub fn is_of_nothing(text: &[u8]) -> bool {
     /// MD5 digest of empty input. This digest is recognized, although MD5 is not a supported
     /// algorithm.

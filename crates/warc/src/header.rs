@@ -195,7 +195,7 @@ impl Header {
         &self.raw
     }
 
-    /// Returns the deviations of its lines from the standard.
+    /// Returns the deviations of the header's lines from the standard.
     pub(crate) fn deviations(&self) -> Deviations {
         self.deviations
     }

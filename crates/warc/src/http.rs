@@ -362,8 +362,8 @@ fn is_one_of(line: &[u8], names: &[&str]) -> bool {
         .any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
 }
 
-/// Returns the length of the header at the start of these bytes, including its empty line. `None` if it is
-/// incomplete; `from` is the number of bytes that were searched before.
+/// Returns the length of the header at the start of these bytes, including its empty line. `None` if the
+/// header is incomplete; `from` is the number of bytes that were searched before.
 pub fn length(bytes: &[u8], from: usize) -> Option<usize> {
     // The end of the header may have begun in the bytes that were searched before.
     let from = from.saturating_sub(3);

@@ -3,9 +3,9 @@
 //!
 //! [`Parser`] implements the rules of both formats and does no I/O. [`Reader`] reads files record
 //! by record in bounded memory, uncompressed or with one gzip member per record, as archives store
-//! them; [`AsyncReader`] reads a single record from a stream. None of them mistakes invalid input
-//! for the end of the file. Every failure is a [`Problem`]; an [`Error`] adds the file and the
-//! offset. [`Writer`] writes WARC files.
+//! them; [`AsyncReader`] reads a single record from a stream. None of these types mistakes invalid
+//! input for the end of the file. Every failure is a [`Problem`]; an [`Error`] adds the file and
+//! the offset. [`Writer`] writes WARC files.
 
 #![warn(unreachable_pub)]
 

@@ -48,7 +48,7 @@ pub struct Reader<R> {
     file: String,
     input: Input<R>,
     parser: Parser,
-    /// Offset of the current record, or of the next one.
+    /// Offset of the current record or, between records, of the next record.
     offset: u64,
     in_record: bool,
     shared_members: bool,
@@ -86,8 +86,8 @@ impl<R: Read> Reader<R> {
     }
 
     /// Accepts files that were compressed as a whole: gzip members with several records, all of which get the
-    /// offset of their member. By default they are an error, because single records have no offset in the
-    /// file.
+    /// offset of their member. By default, such files are an error, because single records have no offset in
+    /// the file.
     pub fn with_shared_members(mut self) -> Reader<R> {
         self.shared_members = true;
         self

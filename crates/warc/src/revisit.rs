@@ -4,8 +4,8 @@ use super::{Compression, Header, Writer};
 
 /// The `revisit` record of a capture whose payload is already stored.
 ///
-/// A deduplicating crawler writes it instead of the `response` record. This type only computes the size of the record,
-/// to estimate what a crawl without deduplication could have saved.
+/// A deduplicating crawler writes a `revisit` record instead of the `response` record. This type only
+/// computes the size of the record, to estimate what a crawl without deduplication could have saved.
 #[derive(Clone, Copy, Debug)]
 pub struct Revisit<'a> {
     /// Header of the `response` record.

@@ -36,7 +36,7 @@ impl Folder {
     /// Creates an empty folder.
     ///
     /// # Panics
-    /// Panics if it cannot be created.
+    /// Panics if the folder cannot be created.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Folder {
         let dir = tempfile::Builder::new()
@@ -108,7 +108,7 @@ impl Folder {
     /// Adds an existing file to the list.
     ///
     /// # Panics
-    /// Panics if it does not exist.
+    /// Panics if the file does not exist.
     pub fn list(&mut self, name: &str, path: &str, crawl: &str) -> Entry {
         let bytes = fs::read(self.file(path)).expect("the file is there");
         let hex: String = Sha256::digest(&bytes)
@@ -140,7 +140,7 @@ impl Folder {
     /// a hash and a size.
     ///
     /// # Panics
-    /// Panics if it cannot be written.
+    /// Panics if the manifest cannot be written.
     pub fn manifest_of(&self, name: &str, entries: &[Entry]) -> String {
         let resource = |(n, entry): (usize, &Entry)| {
             let [name, path, hash, crawl] =

@@ -1,6 +1,6 @@
 //! Writes the data of a server with this version of the module, and its replies, into
-//! `redis-tests/fixtures/VERSION`. Run it once for every release. Later versions must load the
-//! fixture (`tests/server/versions.rs`).
+//! `redis-tests/fixtures/VERSION`. Run this program once for every release. Later versions must
+//! load the fixture (`tests/server/versions.rs`).
 //!
 //! ```text
 //! cargo build --release -p crawlspace

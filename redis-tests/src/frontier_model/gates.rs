@@ -1,5 +1,5 @@
 //! Gates that several groups share. A gate is closed while one of its groups is leased, and during
-//! the pause of any of them.
+//! the pause of any of its groups.
 //!
 //! One member waits for a closed gate in `chg_wait`. All other due members wait in the gate's
 //! queue, in the order in which they became due.
@@ -36,7 +36,8 @@ impl FrontierModel {
         self.wait.get(&first).map(|_| first)
     }
 
-    /// Updates a gate from one of its groups: the deadline of its leases and the end of its pause.
+    /// Updates a gate after one of its groups changed: the deadline of the group's leases, and the
+    /// end of the pause.
     pub(super) fn tell_gate(&mut self, gate: &str, chg: &str, pause: i64) {
         let group = self.group(chg);
         let leased = group.last_deadline().filter(|_| group.options.gate == gate);

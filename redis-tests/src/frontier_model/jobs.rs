@@ -86,7 +86,7 @@ impl FrontierModel {
         moved
     }
 
-    /// Moves counted URIs. Returns their number.
+    /// Moves counted URIs. Returns the number of moved URIs.
     fn move_counted(&mut self, from: &str, to: &str) -> i64 {
         let source = self.group(from);
         let counts = std::mem::take(&mut source.counts);

@@ -252,7 +252,8 @@ impl FrontierModel {
         Ok(int(deadline))
     }
 
-    /// Ends the expired leases of a group. Queues their URIs again, or gives them up.
+    /// Ends the expired leases of a group. Queues the URIs of these leases again, or gives up the
+    /// URIs.
     pub(super) fn expire(&mut self, chg: &str) {
         let now = self.now;
         let group = self.group(chg);

@@ -378,7 +378,7 @@ impl FrontierModel {
         }
     }
 
-    /// Deletes a group except for its options. Stores its last release.
+    /// Deletes a group except for its options. Stores the last release of the group.
     fn end(&mut self, chg: &str) {
         let group = std::mem::take(self.group(chg));
         self.group(chg).options = group.options;

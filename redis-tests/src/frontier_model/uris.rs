@@ -254,7 +254,7 @@ impl Uris {
         all.map(|uri| uri.uri.clone()).collect()
     }
 
-    /// Drops all URIs of an execution. Returns their number.
+    /// Drops all URIs of an execution. Returns the number of dropped URIs.
     pub fn drop_all(&mut self, execution: &str) -> i64 {
         let gone = self.count_of(execution);
         for leased in self.leases.iter_mut().filter(|l| l.execution == execution) {

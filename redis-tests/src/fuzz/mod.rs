@@ -44,7 +44,7 @@ const INPUTS: u64 = 200;
 pub struct Fuzz {
     folder: PathBuf,
     seed: u64,
-    /// Time for each target. Without it, each target gets [`INPUTS`] inputs.
+    /// Time for each target. If `None`, each target gets [`INPUTS`] inputs.
     each: Option<Duration>,
     /// The only input to run. The file name begins with the name of the target.
     only: Option<PathBuf>,
@@ -110,7 +110,7 @@ impl Fuzz {
             let harm = self.attempt(name, 0, &input, &mut attempt);
             self.harm.extend(harm);
         }
-        // The samples themselves must do no harm. Running them also performs one-time
+        // The samples themselves must do no harm. Running the samples also performs one-time
         // initialization.
         for (number, sample) in samples.iter().enumerate() {
             let harm = self.attempt(name, number as u64, sample, &mut attempt);

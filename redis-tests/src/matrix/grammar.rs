@@ -27,7 +27,7 @@ pub struct Argument {
     pub id: usize,
     /// Its name.
     pub name: String,
-    /// Kind of its words.
+    /// Kind of the words of the argument.
     pub kind: Kind,
     /// The word before the value. For a [`Kind::Word`], the word itself.
     pub token: Option<String>,
@@ -81,7 +81,7 @@ impl Argument {
 /// The argument to which a word of a call belongs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Slot {
-    /// The number of its [`Argument`].
+    /// The number of the [`Argument`].
     pub id: usize,
     /// The argument's name.
     pub name: String,
@@ -111,7 +111,7 @@ impl Slot {
 pub struct Grammar {
     /// Its name in lower case: `dedupe.add`.
     pub name: String,
-    /// Number of words of the shortest call. Negative if longer calls are allowed.
+    /// Number of words of the shortest call. The number is negative if longer calls are allowed.
     pub arity: i64,
     /// Flags of the server: `write`, `readonly`, `denyoom`, …
     pub flags: Vec<String>,
@@ -132,7 +132,7 @@ impl Grammar {
     /// Returns one command.
     ///
     /// # Panics
-    /// Panics if the server does not know it.
+    /// Panics if the server does not know the command.
     pub fn of(c: &mut Wire, name: &str) -> Grammar {
         let info = c.expect_ok(&["COMMAND", "INFO", name]).items()[0].clone();
         assert!(!info.is_nil(), "no command {name}");
@@ -188,8 +188,8 @@ impl Grammar {
     }
 }
 
-/// A call that is being parsed. Each possible parse of its first words assigns an argument to every
-/// word.
+/// A call that is being parsed. Each possible parse of the first words of the call assigns an
+/// argument to every word.
 struct Reading<'a> {
     tokens: Vec<&'a str>,
     words: &'a [&'a [u8]],

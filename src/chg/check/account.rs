@@ -71,8 +71,8 @@ impl Account {
 }
 
 impl Check {
-    /// Checks a group, whose URIs may belong to very many executions. If the group changes while it
-    /// is being read, reads it again.
+    /// Checks a group, whose URIs may belong to very many executions. Reads the group again if the
+    /// group changes while it is being read.
     pub(super) async fn look_at_group<K: Store>(
         &mut self,
         lent: &Lent<K>,

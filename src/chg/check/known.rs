@@ -138,8 +138,8 @@ impl Check {
         Ok(())
     }
 
-    /// Forgets those of the given URLs that are not in the group with this hash. Leaves them to the next
-    /// repair if several groups have the hash, or if the group keeps changing.
+    /// Forgets those of the given URLs that are not in the group with this hash. Leaves these URLs to
+    /// the next repair if several groups have the hash, or if the group keeps changing.
     async fn forget_lost_in<K: Store>(
         &mut self,
         lent: &Lent<K>,

@@ -105,7 +105,8 @@ impl Check {
         Ok(())
     }
 
-    /// Checks `chg_ready`. Other clients may take groups from its head during the check.
+    /// Checks `chg_ready`. Other clients may take groups from the head of `chg_ready` during the
+    /// check.
     pub(super) async fn look_at_ready<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         // The position relative to the head of the list when the check began.
         let mut at = 0;

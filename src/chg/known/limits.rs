@@ -36,7 +36,7 @@ pub struct Limits {
 /// The limits of one group.
 #[derive(Clone, Debug)]
 struct Limited {
-    /// Hash of its id.
+    /// Hash of the id of the group.
     hash: u32,
     /// Maximum number of done URLs, by execution.
     most: BTreeMap<Box<[u8]>, u64>,

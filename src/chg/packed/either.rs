@@ -14,7 +14,7 @@ pub trait Holder: 'static {
     /// Calls `act` with the frontier.
     ///
     /// # Errors
-    /// `WRONGTYPE` if its key holds another type.
+    /// `WRONGTYPE` if the key of the packed frontier holds another type.
     fn with<T>(&mut self, act: impl FnOnce(&mut Packed) -> T) -> Result<T>;
 
     /// Checks that no plain key has the name of a marker of the packed frontier.

@@ -16,7 +16,7 @@ const GROUP: u64 = 1;
 pub struct Ended {
     /// Its group.
     pub chg: Vec<u8>,
-    /// The key that identifies it.
+    /// The key that identifies the URL.
     pub key: Option<Vec<u8>>,
     /// Its URI.
     pub uri: Vec<u8>,
@@ -30,7 +30,7 @@ fn host(uri: &[u8]) -> &[u8] {
 }
 
 impl Ended {
-    /// Returns the stored form. It counts as an owner of its symbol table.
+    /// Returns the stored form, and counts it as an owner of its symbol table.
     pub(super) fn write(&self, texts: &mut Texts) -> Vec<u8> {
         let table = texts.assign();
         let has_other_name = self.chg.is_empty() || host(&self.uri) != self.chg;

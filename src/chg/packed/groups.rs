@@ -279,7 +279,8 @@ impl Groups {
         }
     }
 
-    /// Adds a group from the block in a file. `accept` checks its record, and its URIs, if there are any.
+    /// Adds a group from the block in a file. `accept` checks the record of the group, and the URIs if
+    /// there are any.
     ///
     /// # Errors
     /// Fails, and changes nothing, if the block is malformed or refused, or if the frontier already

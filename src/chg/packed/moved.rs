@@ -66,7 +66,7 @@ pub struct Entering {
     pub scores: [Option<f64>; SETS],
     /// URIs that are counted without being kept, by execution.
     pub counts: Vec<(Vec<u8>, u64)>,
-    /// Group of the lease that the last release took.
+    /// Group of the lease that was granted with the last release.
     pub next: Option<Id>,
     /// Leases of kept URIs that were lost with the hash of the group.
     pub lost: Vec<Token>,

@@ -50,7 +50,7 @@ pub struct Progress<C> {
     is_listed: bool,
     /// A large group that leaves in parts.
     leaving: Option<Id>,
-    /// Number of its next execution.
+    /// Number of the next execution of the group.
     listed: u64,
 }
 

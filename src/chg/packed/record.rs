@@ -24,11 +24,11 @@ pub(super) struct Record {
     /// Scores in `chg_wait`, `chg_busy` and `chg_idle`.
     pub scores: [Option<f64>; SETS],
     pub counts: Counts,
-    /// Group of the lease that the last release took.
+    /// Group of the lease that was granted with the last release.
     pub next: Option<Id>,
     /// Number of times that the group is in `chg_ready`.
     pub listed: u64,
-    /// Number of its last entry in `chg_ready`; only in memory.
+    /// Number of the group's last entry in `chg_ready`; only in memory.
     pub entry: u64,
 }
 

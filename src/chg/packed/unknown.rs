@@ -144,7 +144,7 @@ impl Packed {
     }
 
     /// Forgets the URLs with these fingerprints whose records say that they are queued or leased in a
-    /// group with this hash. Returns their number.
+    /// group with this hash. Returns the number of forgotten URLs.
     pub fn forget_lost(&mut self, execution: &[u8], hash: u32, prints: &BTreeSet<Print>) -> u64 {
         let Some((member, space)) = self.known.of(execution) else {
             return 0;

@@ -240,8 +240,8 @@ impl Uris {
         Changed::Removed(1)
     }
 
-    /// Drops a leased URI from its lease. Returns its position in `leases`; `None` if it is not
-    /// leased.
+    /// Drops a leased URI from its lease. Returns the position of the URI in `leases`; `None` if
+    /// the URI is not leased.
     fn drop_lease(&mut self, number: u64, uri: &[u8]) -> Option<usize> {
         let at = self.leases.iter().position(|lease| {
             !lease.dropped && lease.place.execution == number && *lease.uri == *uri

@@ -1,8 +1,8 @@
 //! Serialization of the URIs of a group for RDB files, append-only files and other servers.
 //!
 //! A value is saved as one or more chunks of about 1 MiB. Each chunk is self-contained. Loading all
-//! of them into an empty value results in an equal value. In its [`crawlspace_compact::envelope`],
-//! a chunk has this form:
+//! chunks into an empty value results in an equal value. In its [`crawlspace_compact::envelope`], a
+//! chunk has this form:
 //!
 //! | bytes | |
 //! |---|---|
@@ -283,8 +283,8 @@ impl<'a> Encoder<'a> {
 }
 
 impl Uris {
-    /// Serializes the value in chunks of about `chunk_bytes`. A chunk ends with the URI or
-    /// execution that makes it reach this size. Equal values have equal chunks.
+    /// Serializes the value in chunks of about `chunk_bytes`. A chunk ends after the URI or
+    /// execution with which it reaches this size. Equal values have equal chunks.
     pub fn encode(&self, chunk_bytes: usize, each: &mut dyn FnMut(&[u8])) {
         self.encode_in(&Verbatim, chunk_bytes, each);
     }

@@ -150,7 +150,7 @@ impl Queue {
         }
     }
 
-    /// Inserts a URI that is not queued yet. Returns false if its position is occupied.
+    /// Inserts a URI that is not queued yet. Returns false if the position of the URI is occupied.
     pub(super) fn insert(&mut self, record: Record<'_>) -> bool {
         let inserted = match &mut self.pages {
             Pages::One(page) => page.insert(record).is_some(),
@@ -388,7 +388,7 @@ impl Queue {
 /// Translates a URI from one spelling to another.
 pub(super) type Spell<'a> = &'a mut dyn FnMut(&[u8]) -> Bytes;
 
-/// First byte of a raw URI of a mixed queue. No spelled URI begins with it.
+/// First byte of a raw URI of a mixed queue. No spelled URI begins with this byte.
 pub(in crate::chg) const RAW: u8 = 0x0b;
 
 /// Returns the form of a raw URI in the interface of a mixed queue.
@@ -478,7 +478,7 @@ struct Tree {
     order: BTreeMap<Position, u32>,
     /// The number of the page of each URI, by the hash of the URI.
     known: Index,
-    /// The number for the next page. If it is in use, the next free number is taken.
+    /// The number for the next page. If this number is in use, the next free number is taken.
     next: u32,
     /// Memory of all pages in bytes.
     bytes: usize,

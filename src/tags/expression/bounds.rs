@@ -14,7 +14,7 @@ const FEW_CLAUSES: usize = 1 << 12;
 /// of plain text. Compiling expressions of this size takes a few seconds.
 const PATTERN_BYTES: usize = 1 << 20;
 /// Maximum size of all regular expressions that are compiled on the main thread, while other
-/// clients wait. Compiling them takes some tens of milliseconds.
+/// clients wait. Compiling regular expressions of this size takes some tens of milliseconds.
 const FEW_PATTERN_BYTES: usize = 16 << 10;
 
 /// Limits on the size of a condition.

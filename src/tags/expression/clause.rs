@@ -17,9 +17,11 @@ pub enum Clause {
     Tag(Box<[u8]>),
     /// Captures with a tag that begins with this prefix.
     Prefix(Box<[u8]>),
-    /// Captures with one of these tags. Contains their common prefix and the rest of each tag.
+    /// Captures with one of these tags. Contains the common prefix of the tags, and the rest of
+    /// each tag.
     OneOf(Box<[u8]>, Vec<Box<[u8]>>),
-    /// Captures that satisfy an access point. Contains its name and expression.
+    /// Captures that satisfy an access point. Contains the name and the expression of the access
+    /// point.
     Point(Box<[u8]>, Box<Clause>),
     /// Captures with a field that passes the test.
     Field(FieldTest),

@@ -35,7 +35,7 @@ pub enum Expression {
     Tag(Template),
     /// A tag with this prefix.
     Prefix(Template),
-    /// One of several tags. Contains their common prefix and the rest of each tag.
+    /// One of several tags. Contains the common prefix of the tags, and the rest of each tag.
     OneOf(Template, Vec<Template>),
     /// Captures that satisfy an access point.
     Point(Template),

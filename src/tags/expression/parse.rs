@@ -242,7 +242,7 @@ impl Parser<'_> {
         Ok(Expression::OneOf(prefix, choices))
     }
 
-    /// Parses a required text. Error messages call it `what`.
+    /// Parses a required text. Error messages call the text `what`.
     fn text(&mut self, place: TextKind, what: &str) -> Result<Template, Error> {
         let start = self.at;
         match self.pieces(place)? {

@@ -160,7 +160,7 @@ impl Index {
         Ok((has, Dropped(old.map(Box::new))))
     }
 
-    /// Discards the staged copy. Returns its number of ids.
+    /// Discards the staged copy. Returns the number of ids in the staged copy.
     pub fn discard(&mut self, kind: Tagged) -> (u64, Dropped) {
         let Some(old) = self.staged[kind as usize].take() else {
             return (0, Dropped::default());

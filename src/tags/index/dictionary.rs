@@ -148,7 +148,7 @@ impl<T: Part> Dictionary<T> {
         self.slot_mut(number).holders += 1;
     }
 
-    /// Removes one holder of a list. Returns the list if this was its last holder.
+    /// Removes one holder of a list. Returns the list if the removed holder was the last one.
     pub fn release(&mut self, number: u32) -> Option<Arc<[T]>> {
         let slot = self.slot_mut(number);
         slot.holders = slot.holders.saturating_sub(1);

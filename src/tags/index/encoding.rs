@@ -1,7 +1,7 @@
 //! Serialization of the index for RDB files, append-only files and other servers.
 //!
 //! The index is saved as a sequence of chunks of about 1 MiB. Each chunk is self-contained. Loading
-//! all of them into an empty index, in any order, results in an equal index. A chunk contains:
+//! all chunks into an empty index, in any order, results in an equal index. A chunk contains:
 //!
 //! | bytes | |
 //! |---|---|

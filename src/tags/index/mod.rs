@@ -1,10 +1,11 @@
 //! The tagging index: the tags of records, files and tags.
 //!
 //! A space may have 10⁷ records and 10⁶ tags, and may change while another thread reads it.
-//! Therefore it consists of small pieces that copies share (`pages`). A clone is a snapshot.
-//! Creating it takes constant time, and another thread may read it. A change copies the few pieces
-//! that it modifies if a snapshot shares them. Ids are stored contiguously (`table`, `record`).
-//! Data that many ids share (filenames and sets of tags) are stored once (`dictionary`).
+//! Therefore, the index consists of small pieces that copies share (`pages`). A clone is a
+//! snapshot. Creating a snapshot takes constant time, and another thread may read the snapshot. A
+//! change copies the few pieces that it modifies if a snapshot shares them. Ids are stored
+//! contiguously (`table`, `record`). Data that many ids share (filenames and sets of tags) are
+//! stored once (`dictionary`).
 
 mod carriers;
 mod change;
@@ -105,7 +106,8 @@ pub struct Counts {
     pub edges: u64,
 }
 
-/// Contents that a change has discarded. Freeing them may take long, so any thread may do it.
+/// Contents that a change has discarded. Freeing these contents may take long, so any thread may do
+/// it.
 #[derive(Default)]
 pub struct Dropped(Option<Box<Edges>>);
 

@@ -211,7 +211,7 @@ impl Numbers {
         }
     }
 
-    /// Returns an upper bound of the indexes in use. All numbers at or above it are 0.
+    /// Returns an upper bound of the indexes in use. All numbers at or above this bound are 0.
     pub fn end(&self) -> u32 {
         (self.0.len() * PAGE) as u32
     }

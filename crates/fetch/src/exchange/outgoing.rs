@@ -28,8 +28,8 @@ const HOP_BY_HOP: [&str; 12] = [
 pub struct Outgoing {
     /// Any method except `CONNECT` and `TRACE`.
     pub method: Method,
-    /// An `http` or `https` URL, which determines the request target and `Host`. A user and password in it are not
-    /// sent.
+    /// An `http` or `https` URL, which determines the request target and `Host`. A user and password in the
+    /// URL are not sent.
     pub url: Url,
     /// The HTTP version of the request line.
     pub version: Version,

@@ -59,7 +59,7 @@ impl<'a> Args<'a> {
         self.at + 1
     }
 
-    /// Reads the next argument. Errors call it `name`.
+    /// Reads the next argument. Errors call the argument `name`.
     ///
     /// # Errors
     /// `ERR` if the argument is missing.

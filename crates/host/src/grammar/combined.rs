@@ -182,8 +182,8 @@ impl<'a> Shape<'a> for Rest {
 /// Several arguments that form one value of a type with a [`Grammar`].
 pub struct Block<T>(&'static str, PhantomData<fn() -> T>);
 
-/// Creates a block of arguments. If its name is empty, the documentation describes its arguments
-/// individually.
+/// Creates a block of arguments. If the name of the block is empty, the documentation describes its
+/// arguments individually.
 pub const fn block<T>(name: &'static str) -> Block<T> {
     Block(name, PhantomData)
 }

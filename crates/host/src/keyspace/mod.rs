@@ -148,7 +148,7 @@ pub trait Keyspace {
     fn cursor(&mut self) -> Self::Cursor;
     /// Returns true if the key exists, with any type.
     fn exists(&mut self, key: &Self::Name) -> bool;
-    /// Deletes a key of any type. Returns true if it existed. Large values are freed in the
+    /// Deletes a key of any type. Returns true if the key existed. Large values are freed in the
     /// background.
     fn delete(&mut self, key: &Self::Name) -> Result<bool>;
     /// Renames a key. Replaces an existing key with the new name. The key must exist.
@@ -173,14 +173,14 @@ pub trait Keyspace {
     fn hash_has(&mut self, key: &Self::Name, field: &[u8]) -> Result<bool>;
     /// Returns the number of fields of a hash.
     fn hash_len(&mut self, key: &Self::Name) -> Result<u64>;
-    /// Sets a field. Returns true if it is new.
+    /// Sets a field. Returns true if the field is new.
     fn hash_set(&mut self, key: &Self::Name, field: &[u8], value: &[u8]) -> Result<bool>;
-    /// Sets a field unless it exists. Returns true if it was set.
+    /// Sets a field unless it exists. Returns true if the field was set.
     fn hash_set_new(&mut self, key: &Self::Name, field: &[u8], value: &[u8]) -> Result<bool>;
     /// Adds to the number in a field and returns the previous number. The number does not fall
     /// below zero. A field that reaches zero is deleted.
     fn hash_add(&mut self, key: &Self::Name, field: &[u8], change: i64) -> Result<u64>;
-    /// Deletes a field. Returns true if it existed.
+    /// Deletes a field. Returns true if the field existed.
     fn hash_del(&mut self, key: &Self::Name, field: &[u8]) -> Result<bool>;
     /// Appends the next entries to `out`. Returns false when the scan is complete. Every entry that
     /// exists from the first call to the last is returned at least once, and may be returned again.
@@ -195,9 +195,9 @@ pub trait Keyspace {
     fn set_has(&mut self, key: &Self::Name, member: &[u8]) -> Result<bool>;
     /// Returns the number of members of a set.
     fn set_len(&mut self, key: &Self::Name) -> Result<u64>;
-    /// Adds a member. Returns true if it is new.
+    /// Adds a member. Returns true if the member is new.
     fn set_add(&mut self, key: &Self::Name, member: &[u8]) -> Result<bool>;
-    /// Removes a member. Returns true if it existed.
+    /// Removes a member. Returns true if the member existed.
     fn set_del(&mut self, key: &Self::Name, member: &[u8]) -> Result<bool>;
     /// Scans the members of a set like [`Keyspace::hash_scan`], with empty values.
     fn set_scan(
@@ -247,7 +247,7 @@ pub trait Keyspace {
     fn zset_add(&mut self, key: &Self::Name, member: &[u8], score: f64) -> Result<()>;
     /// Removes a member that should exist.
     fn zset_remove(&mut self, key: &Self::Name, member: &[u8]) -> Result<()>;
-    /// Removes a member. Returns true if it existed.
+    /// Removes a member. Returns true if the member existed.
     fn zset_del(&mut self, key: &Self::Name, member: &[u8]) -> Result<bool>;
     /// Scans a sorted set like [`Keyspace::hash_scan`], with scores as values.
     fn zset_scan(

@@ -48,8 +48,8 @@ extern "C" fn reply(ctx: RawCtx, _: *mut *mut raw::RedisModuleString, _: c_int) 
     // SAFETY: the server hands a live context to this callback, on its main thread.
     let ctx = unsafe { Ctx::new(ctx) };
     let _ = guarded("a delayed reply", || {
-        // SAFETY: main thread; the data is the outcome that `answer` stored. The server owns it
-        // until `free` takes it back.
+        // SAFETY: main thread; the data is the outcome that `answer` stored. The server owns the
+        // data until `free` takes them back.
         unsafe {
             let outcome = rm!(RedisModule_GetBlockedClientPrivateData(ctx.raw())).cast::<Outcome>();
             if let Some(outcome) = outcome.as_ref() {

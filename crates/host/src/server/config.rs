@@ -58,7 +58,7 @@ pub struct Number {
 }
 
 impl Number {
-    /// Creates a setting with a default and limits. None of them may be negative.
+    /// Creates a setting with a default and limits. Default and limits must not be negative.
     pub const fn new(name: &'static str, value: i64, range: RangeInclusive<i64>) -> Number {
         Number {
             name,

@@ -6,7 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::api::{Ctx, Level, log};
 use super::metric::PANICS;
 
-/// Runs a callback. If it panics, logs and counts the panic and returns its text as the error.
+/// Runs a callback. If the callback panics, logs and counts the panic and returns its text as the
+/// error.
 ///
 /// Unwinding releases everything that the callback has borrowed. Rules write to keys only after all
 /// checks that can fail, so a panic in a check leaves no partial changes.

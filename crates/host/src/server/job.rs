@@ -64,7 +64,7 @@ pub struct JobId {
 
 impl JobId {
     /// Creates the identity of a job on a data set, that is, on the keys of a prefix. Jobs that write
-    /// to these keys run one after the other. Jobs that only read do not wait for them.
+    /// to these keys run one after the other. Jobs that only read do not wait for these jobs.
     pub fn new(
         kind: &'static str,
         db: c_int,
@@ -123,10 +123,11 @@ pub enum Submitted {
     Waiting,
 }
 
-/// Submits a job for the client of `ctx`. If its queue is empty, the job starts immediately. If one
-/// slice is enough, the client gets its reply without being blocked. With `may_attach`, a client
-/// that requests the same work waits for the existing job. If the client cannot be blocked
-/// (`MULTI`, scripts), the call runs all jobs of the queue, and then this job, to their end.
+/// Submits a job for the client of `ctx`. If the queue of the job is empty, the job starts
+/// immediately. If one slice is enough, the client gets its reply without being blocked. With
+/// `may_attach`, a client that requests the same work waits for the existing job. If the client
+/// cannot be blocked (`MULTI`, scripts), the call runs all jobs of the queue, and then this job, to
+/// their end.
 pub fn submit(ctx: Ctx, id: JobId, mut job: Box<dyn Slices>, may_attach: bool) -> Submitted {
     // A replica in a cluster serves reads only to a client that sent `READONLY`, so the job must
     // run within the call.

@@ -15,8 +15,8 @@ pub struct Line<W> {
 /// A blocked client, which gets one reply.
 pub struct Waiting<W> {
     client: BlockedClient,
-    /// Deadline of the wait. The module's alarm checks it, because the server's timer may drop a
-    /// reply that is made in the same turn of the event loop.
+    /// Deadline of the wait. The module's alarm checks the deadline, because the server's timer may
+    /// drop a reply that is created in the same turn of the event loop.
     until: Option<u64>,
     /// The request of the client.
     pub wish: W,

@@ -16,17 +16,18 @@ impl<T> MainThread<T> {
         MainThread(RefCell::new(value))
     }
 
-    /// Borrows the value. While it is borrowed, do not call functions of the server that can call
-    /// back into code that borrows it again.
+    /// Borrows the value. While the value is borrowed, do not call functions of the server that can
+    /// call back into code that borrows the value again.
     ///
     /// # Panics
-    /// Panics if it is already borrowed; the panic guard turns this into an error reply.
+    /// Panics if the value is already borrowed; the panic guard turns the panic into an error
+    /// reply.
     pub fn borrow(&self) -> RefMut<'_, T> {
         self.0.borrow_mut()
     }
 
-    /// Borrows the value. Returns `None` if it is already borrowed, because a callback arrived
-    /// while it was in use.
+    /// Borrows the value. Returns `None` if the value is already borrowed, because a callback
+    /// arrived while it was in use.
     pub fn try_borrow(&self) -> Option<RefMut<'_, T>> {
         self.0.try_borrow_mut().ok()
     }

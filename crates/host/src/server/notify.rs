@@ -74,8 +74,8 @@ pub struct Listener {
     /// Returns true if a change of a key with this name can matter. Called for every change of
     /// every key of the server, so it must be fast.
     pub cares_for: fn(&[u8]) -> bool,
-    /// Returns true if a key with this name shows that a data set exists. Changes of its keys
-    /// matter even before the module's first command.
+    /// Returns true if a key with this name shows that a data set exists. Changes of the keys of
+    /// this data set matter even before the module's first command.
     pub marks: fn(&[u8]) -> bool,
     /// Handles a change.
     pub hear: fn(Ctx, Change<'_>),

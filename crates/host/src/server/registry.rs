@@ -13,7 +13,7 @@ use super::notify::Change;
 use super::scope::{Names, is_in, names, scope};
 use crate::names::Lengths;
 
-/// Maximum number of cached data sets. Above it, caches that are not in use are evicted.
+/// Maximum number of cached data sets. Above this number, caches that are not in use are evicted.
 const MAX_CACHED: usize = 4096;
 
 /// The cache of a data set. Each event method returns true if the cache stays valid. By default,
@@ -100,10 +100,10 @@ impl<C: Cached> Registry<C> {
         }
     }
 
-    /// Borrows all caches. Do not run rules while they are borrowed.
+    /// Borrows all caches. Do not run rules while the caches are borrowed.
     ///
     /// # Panics
-    /// Panics if they are already borrowed.
+    /// Panics if the caches are already borrowed.
     pub fn borrow(&self) -> RefMut<'_, Scopes<C>> {
         self.scopes.borrow()
     }

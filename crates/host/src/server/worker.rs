@@ -49,8 +49,8 @@ impl Terms {
     }
 }
 
-/// A task for another thread. The thread calls it repeatedly, with the arguments that are kept for
-/// it, until it returns an outcome. The task pauses when its turn ends.
+/// A task for another thread. The thread calls the task repeatedly, with the arguments that are
+/// kept for the task, until the task returns an outcome. The task pauses when its turn ends.
 type Work = Box<dyn FnMut(&[&[u8]], &mut dyn Turn) -> Option<Outcome> + Send>;
 
 /// Arguments of a command that a thread reads. The unused memory of the strings is already freed,

@@ -1,4 +1,4 @@
-//! Requests and the responses next to them.
+//! Pairs requests with the responses next to them in a file.
 
 use std::io::Read;
 

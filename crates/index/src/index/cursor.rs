@@ -25,7 +25,7 @@ pub(super) enum Wanted {
     Of(Arc<[Box<[u8]>]>),
     /// Lines whose key equals their urlkey.
     Own,
-    /// Lines whose key differs from their urlkey and whose urlkey is within this span. Each is
+    /// Lines whose key differs from their urlkey and whose urlkey is within this span. Each line is
     /// returned under its urlkey.
     Respelled(Arc<Span>),
 }

@@ -35,8 +35,8 @@ pub struct Entry {
 pub(crate) enum Spelled {
     /// Only urlkeys: every line was checked. A trailing blank marks lines whose key was replaced by the urlkey.
     Here,
-    /// The keys are expected to be urlkeys, as usual in files of this kind. Queries for one URL also look under its
-    /// keys in other spellings; queries for many URLs use the lines unchanged.
+    /// The keys are expected to be urlkeys, as usual in files of this kind. Queries for one URL also look up
+    /// the keys of the URL in other spellings; queries for many URLs use the lines unchanged.
     Probably,
     /// The keys may have any spelling.
     Somehow,

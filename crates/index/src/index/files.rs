@@ -59,7 +59,7 @@ pub struct Files {
     /// Size of the first read of a file, in bytes.
     piece: usize,
     some: Range<u64>,
-    /// Collects failures of files. Without it, the first failure fails the query.
+    /// Collects failures of files; if `None`, the first failure fails the query.
     pub(super) gaps: Option<Arc<Gaps>>,
     /// Counts the files that changed, to decide when a changed or removed file counts as a failed file.
     changes: Arc<Changes>,
@@ -68,7 +68,7 @@ pub struct Files {
     room: usize,
     /// The directory of the entries, which maps urlkeys to the files that can contain them.
     directory: Option<Arc<Directory>>,
-    /// The entries that can contain one of the wanted urlkeys. Without it, all entries are searched.
+    /// The entries that can contain one of the wanted urlkeys. If `None`, all entries are searched.
     candidates: Option<Candidates>,
     /// True if each block is read only once, so that caching is useless.
     passing: bool,

@@ -26,7 +26,8 @@ use crawlspace_wacz::{Location, Manifest, Options};
 const MAX_DEPTH: usize = 16;
 /// Maximum number of files of a source.
 const MAX_FILES: usize = 100_000;
-/// Maximum size of an unsorted file in bytes. Each query reads all of it; a larger unsorted file is an error.
+/// Maximum size of an unsorted file in bytes. Each query reads the whole file; a larger unsorted file is an
+/// error.
 const MAX_UNSORTED: u64 = 64 << 20;
 /// Time limit for opening the packages of a list before its first use.
 const MAX_FIRST: Duration = Duration::from_secs(2);

@@ -110,8 +110,8 @@ impl Listings {
         self
     }
 
-    /// Returns the files. The listing is at most a second old. For packages on servers it is at
-    /// most half a minute old, or older while the servers are slow to respond.
+    /// Returns the files. The listing is at most a second old. A listing of packages on servers is
+    /// at most half a minute old, or older while the servers are slow to respond.
     ///
     /// # Errors
     /// Fails if the name of the collection cannot be part of a path.
@@ -243,7 +243,8 @@ impl Listings {
             || age < most && listing.is_remote() && !listing.is_superseded() && !is_stale
     }
 
-    /// Checks that the path or URL can be read. With `{coll}` in it, only the collections requested so far are checked.
+    /// Checks that the path or URL can be read. If the path contains `{coll}`, only the collections requested
+    /// so far are checked.
     ///
     /// # Errors
     /// Returns the message of the first problem.

@@ -158,8 +158,8 @@ impl Package {
         self.archives.contains_key(name)
     }
 
-    /// Returns the position of the WARC file with this name. `None` if it is missing, or if its ZIP member is
-    /// compressed.
+    /// Returns the position of the WARC file with this name. `None` if the WARC file is missing, or if its
+    /// ZIP member is compressed.
     ///
     /// # Errors
     /// Fails if the package cannot be read.
@@ -253,7 +253,8 @@ impl Package {
         matches!(self.location, Location::Url(_))
     }
 
-    /// Switches to the current URL of the file, whose hash is the same. Returns false if the package cannot use it.
+    /// Switches to the current URL of the file, whose hash is the same. Returns false if the package cannot
+    /// use the URL.
     pub(super) fn moves_to(&self, now: &Listed) -> bool {
         match (&self.medium, &now.location) {
             (Medium::Remote(version, _), Location::Url(url))
@@ -354,8 +355,8 @@ impl Reading<'_> {
                 continue;
             };
             let place = OnceLock::new();
-            // On a server, finding the position of a WARC file takes a request. Send it when the file is
-            // first read.
+            // On a server, finding the position of a WARC file takes a request. Send this request when
+            // the file is first read.
             if matches!(medium, Medium::Disk(_))
                 && let Some(range) = wacz.place(name).map_err(|error| error.to_string())?
             {
@@ -390,7 +391,8 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Reads the packages that a package contains or names. Returns false if it is not a package of packages.
+    /// Reads the packages that a package contains or names. Returns false if the package is not a package of
+    /// packages.
     fn inner(
         &mut self,
         location: &Location,

@@ -170,7 +170,7 @@ async fn scan(
 }
 
 impl Cursors {
-    /// Advances a cursor. Returns false at its end.
+    /// Advances a cursor. Returns false at the end of the cursor.
     async fn next(&mut self, which: usize) -> Result<bool, SourceError> {
         let Some(place) = self.all.get_mut(which) else {
             return Ok(false);

@@ -1,8 +1,8 @@
 //! Sorts more lines than fit into memory.
 //!
 //! Lines are gathered in memory up to a budget, sorted (`order`) and written to a temporary file, called a run (`run`),
-//! as often as needed. At the end, the runs and the lines in memory are merged (`merge`). The files are unlinked when
-//! they are created, so that not even a crash leaves them behind.
+//! as often as needed. At the end, the runs and the lines in memory are merged (`merge`). Temporary files are
+//! unlinked when they are created, so that not even a crash leaves them behind.
 //!
 //! Lines are ordered by their bytes, as with `LC_ALL=C sort`. Equal lines are all kept.
 

@@ -182,8 +182,8 @@ impl<'a> LineBuffer<'a> {
     }
 }
 
-/// Returns the bytes from `depth` on as a number with the same sort order. The lowest byte is their count, so that a
-/// shorter key sorts before a key that continues with zero bytes.
+/// Returns the bytes from `depth` on as a number with the same sort order. The lowest byte is the number of
+/// these bytes, so that a shorter key sorts before a key that continues with zero bytes.
 #[inline]
 fn piece(text: &[u8], depth: usize) -> u64 {
     let rest = text.get(depth..).unwrap_or_default();

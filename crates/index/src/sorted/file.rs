@@ -21,7 +21,8 @@ use crawlspace_fetch::shown;
 pub const MAX_OPEN: usize = 512;
 /// Resolution assumed for file times, in seconds: two changes within it may leave the same times.
 const TICK: i64 = 2;
-/// Pseudo device numbers of files on servers and of text in memory. No local file has them.
+/// Pseudo device numbers of files on servers and of text in memory. No local file has these device
+/// numbers.
 const ON_SERVERS: u64 = u64::MAX;
 const IN_MEMORY: u64 = u64::MAX - 1;
 

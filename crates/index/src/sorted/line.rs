@@ -24,7 +24,7 @@ pub const FIELDS: [Field; 8] = [
     Field::Filename,
 ];
 
-/// Members that describe the origin of a row. The source sets them itself.
+/// Members that describe the origin of a row. The source sets these members itself.
 const SOURCE_MEMBERS: [&str; 5] = [
     "source",
     "source-coll",
@@ -45,8 +45,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Finds the urlkey and the timestamp at the start of a line. `None` if one of them is missing; the rest of the
-    /// line is not checked.
+    /// Finds the urlkey and the timestamp at the start of a line. `None` if the urlkey or the timestamp is
+    /// missing; the rest of the line is not checked.
     #[inline]
     pub fn of(line: &[u8]) -> Option<Shape> {
         let key = memchr::memchr(b' ', line)?;

@@ -111,7 +111,8 @@ impl MultiFileBasedCache {
     }
 }
 
-/// Returns false if its name shows that an entry has other jobs, or fewer than `least` of these jobs.
+/// Returns false if the name of an entry shows that the entry has other jobs, or fewer than `least`
+/// of these jobs.
 fn may_be_part(name: &str, jobs: &JobSet, least: usize) -> bool {
     let Some(ids) = name.strip_suffix(END) else {
         return false;

@@ -14,8 +14,8 @@ use super::manifest::{FileSum, Input, Manifest, sum};
 use super::seen::touch;
 use super::{Form, is_absent, manifest_of, with_end};
 
-/// A folder next to the entry, in which its files are created. If it is dropped before it is published, it is removed
-/// with its content.
+/// A folder next to the entry, in which its files are created. If this value is dropped before the draft is
+/// published, the folder is removed with its content.
 #[derive(Debug)]
 pub struct Draft {
     entry: PathBuf,

@@ -66,7 +66,8 @@ impl Lock {
         Ok(lock.is_valid().then_some(lock))
     }
 
-    /// Returns whether the lock file is still the file at its path. If it was removed, other processes lock a new file.
+    /// Returns whether the lock file is still the file at its path. If the lock file was removed, other
+    /// processes lock a new file.
     pub(crate) fn is_valid(&self) -> bool {
         match (self.file.metadata(), fs::metadata(&self.path)) {
             (Ok(held), Ok(there)) => (held.dev(), held.ino()) == (there.dev(), there.ino()),
@@ -125,7 +126,8 @@ impl Lock {
 }
 
 impl Lock {
-    /// Removes the lock file of an entry that is gone. Processes that wait for it try again: see [`Lock::is_valid`].
+    /// Removes the lock file of an entry that is gone. Processes that wait for the lock try again: see
+    /// [`Lock::is_valid`].
     ///
     /// # Errors
     /// Fails if the file cannot be removed.

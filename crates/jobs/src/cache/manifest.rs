@@ -143,7 +143,7 @@ impl Manifest {
     /// Checks that the manifest belongs to this entry of this cache.
     ///
     /// # Errors
-    /// Names the entry to which it belongs.
+    /// Fails with the cache and the entry to which the manifest belongs.
     pub(crate) fn must_be_of(&self, cache: &str, entry: &str) -> Result<(), Unreadable> {
         if self.cache == cache && self.entry == entry {
             Ok(())
@@ -186,7 +186,8 @@ impl Manifest {
     }
 }
 
-/// Reads the manifest at a path. Returns `None` if it does not exist, and the reason if it is unreadable.
+/// Reads the manifest at a path. Returns `None` if the manifest does not exist, and the reason if it is
+/// unreadable.
 pub(crate) fn read_manifest(path: &Path) -> Option<Result<Manifest, Unreadable>> {
     let file = match open_file(path) {
         Ok(file) => file,

@@ -201,8 +201,8 @@ impl<I: Id> FileBasedCache<I> {
         self.folder.join(self.entry_name(id))
     }
 
-    /// Returns the entry of an item, if it exists and is intact. All of its bytes are verified, unless they are known
-    /// to be unchanged since the last verification.
+    /// Returns the entry of an item, if it exists and is intact. All bytes of the entry are verified, unless
+    /// they are known to be unchanged since the last verification.
     ///
     /// # Errors
     /// Fails if the entry cannot be read. A damaged entry counts as missing.

@@ -109,7 +109,7 @@ impl Seen {
     }
 
     /// Returns whether every later change of the files also changes their stamps. `asked` is the time before
-    /// they were taken, `looked` the time after.
+    /// the stamps were taken, `looked` the time after.
     pub(crate) fn is_telling(&self, asked: SystemTime, looked: SystemTime) -> bool {
         let since_1970 = |time: SystemTime| {
             let since = time.duration_since(SystemTime::UNIX_EPOCH);

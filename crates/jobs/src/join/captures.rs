@@ -30,7 +30,7 @@ pub(super) struct Captures<R> {
     begun: bool,
     /// The rows of the current URL, sorted by date, file and offset.
     rows: Vec<Capture>,
-    /// The names of their files.
+    /// The names of the files of the rows.
     names: String,
 }
 

@@ -52,13 +52,13 @@ pub fn lines_of(folder: &Path) -> Box<LineSource<'_>> {
 pub struct Loaded {
     /// The number of the job.
     pub job: u64,
-    /// The name of its crawl.
+    /// The name of the crawl of the job.
     pub crawl: String,
     /// The outcome: committed now, already committed, or nothing to load.
     pub outcome: Outcome,
     /// Number of records of the job in the crawl.
     pub records: u64,
-    /// Number of (W)ARC files that contain them.
+    /// Number of (W)ARC files that contain these records.
     pub files: u64,
     /// Changes of the index by the commit.
     pub hashes: Committed,
@@ -102,8 +102,8 @@ impl From<Refused> for Error {
     }
 }
 
-/// Loads a job: adds its records, keeping the earliest of each hash, and commits the crawl. `lines` are the lines of
-/// its index, in the same order for each call.
+/// Loads a job: adds its records, keeping the earliest of each hash, and commits the crawl. `lines` passes
+/// the lines of the job's index, in the same order in each call.
 ///
 /// # Errors
 /// Fails if the lines cannot be read, if the dedupe index returns an error or cannot be reached, or

@@ -9,7 +9,8 @@ use super::row::Row;
 use super::{Error, LineSource};
 use crate::{PROGRESS_INTERVAL, Work};
 
-/// Maximum number of files of a job. A dedupe index keeps them in a list that is read as a whole.
+/// Maximum number of files of a job. A dedupe index keeps the files in a list that is read as a
+/// whole.
 const MAX_FILES: usize = 100_000;
 /// Maximum number of bad lines that are kept as examples.
 const MAX_EXAMPLES: usize = 5;
@@ -36,7 +37,7 @@ pub(super) struct Survey {
     pub lines: u64,
     pub records: u64,
     pub skipped: Skipped,
-    /// The checksum of the records in their order, which identifies the content.
+    /// The checksum of the records in order, which identifies the content.
     pub checksum: String,
 }
 

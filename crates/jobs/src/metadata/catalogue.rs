@@ -37,11 +37,11 @@ struct LastLook {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MetadataFile {
     pub(super) location: Location,
-    /// The last component of its path.
+    /// The last component of the path of the file.
     pub(super) name: String,
     /// True if the name can only refer to this job.
     pub(super) is_certain: bool,
-    /// The addresses from which it may be fetched.
+    /// The addresses from which the file may be fetched.
     pub(super) reach: Reach,
 }
 

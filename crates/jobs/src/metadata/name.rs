@@ -5,8 +5,8 @@ use super::super::JobId;
 /// The parts of the name of a metadata file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Name {
-    /// The numbers in it, any of which may be the job. In NetarchiveSuite, the order of job, harvest and collection is
-    /// configurable.
+    /// The numbers in the name, any of which may be the number of the job. In NetarchiveSuite, the order of
+    /// job, harvest and collection is configurable.
     pub(super) candidates: Vec<JobId>,
     /// The number of the file within its job.
     pub(super) number: u64,

@@ -18,11 +18,11 @@ const LEFT: [&str; 2] = [".draft", ".gone"];
 /// A cache of a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layer {
-    /// The name of its folder.
+    /// The name of the folder of the cache.
     pub folder: &'static str,
-    /// The form of its entries.
+    /// The form of the entries of the cache.
     pub form: Form,
-    /// The kind of its indexes; `None` for raw data.
+    /// The kind of the indexes in the cache; `None` for raw data.
     pub kind: Option<IndexKind>,
 }
 

@@ -26,7 +26,8 @@ pub struct Verified {
     pub foreign: Vec<PathBuf>,
     /// Entries of another version of this program, whose format is not supported.
     pub other_format: Vec<PathBuf>,
-    /// Intact entries that are out of date because their inputs have changed. The next request rebuilds them.
+    /// Intact entries that are out of date because their inputs have changed. The next request rebuilds these
+    /// entries.
     pub outdated: Vec<PathBuf>,
 }
 

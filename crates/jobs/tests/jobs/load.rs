@@ -132,7 +132,7 @@ fn job_becomes_a_crawl_with_its_files() {
         let [Some(Located { original, filename })] = &found[..] else {
             panic!("{hash} is not known");
         };
-        // This capture is the earliest one with its payload.
+        // This capture is the earliest capture of its payload.
         let same = captures.iter().filter(|one| one.digest == capture.digest);
         let first = same.min_by_key(|one| (&one.date, &one.url)).unwrap();
         let (file, length) = first.place.as_ref().unwrap();

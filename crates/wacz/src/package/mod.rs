@@ -22,7 +22,7 @@ const DIGEST: &str = "datapackage-digest.json";
 /// A package that another package requires.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Required {
-    /// The name of its file.
+    /// The name of the file of the package.
     pub filename: String,
     /// The hash of the file, as `sha256:` and hexadecimal digits; `None` if the package was unfinished when the list
     /// was written.

@@ -55,7 +55,7 @@ impl Set {
         });
     }
 
-    /// Looks for a required package. Returns it, or the reason why it is not in the set.
+    /// Looks for a required package. Returns the package, or the reason why it is not in the set.
     pub(super) fn find(
         &mut self,
         required: &Required,

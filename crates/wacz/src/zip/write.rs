@@ -22,7 +22,8 @@ enum Data<W: Write> {
 }
 
 impl<W: Write + Seek> MemberWriter<W> {
-    /// Begins a member at the position of `out`. `size` is the size of its content in bytes, if known.
+    /// Begins a member at the position of `out`. `size` is the size of the member's content in bytes,
+    /// if known.
     pub(crate) fn new(
         mut out: W,
         mut record: Record,

@@ -1,5 +1,5 @@
-//! Tests damaged and malicious files. Each causes an error that names the file and the member; no file makes the reader
-//! use much memory or misinterpret data.
+//! Tests damaged and malicious files. Each damaged file causes an error that names the file and the member;
+//! no file makes the reader use much memory or misinterpret data.
 
 use crawlspace_wacz::{Error, Options, Problem, Wacz};
 use proptest::prelude::*;

@@ -1,4 +1,5 @@
-//! Tests that written packages can be read back. `tools` tests them with the format's own tools.
+//! Tests that written packages can be read back. `tools` tests written packages with the format's
+//! own tools.
 
 use std::io::Read;
 use std::path::Path;

@@ -127,7 +127,7 @@ impl Part {
 #[derive(Clone, Default)]
 pub struct Ending {
     pub comment: Vec<u8>,
-    /// True if the zip64 records precede it.
+    /// True if the zip64 records precede the end record.
     pub zip64: bool,
     /// Falsified numbers.
     pub entries: Option<u64>,

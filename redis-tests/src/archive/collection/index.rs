@@ -31,7 +31,7 @@ impl Collection {
     }
 
     /// Writes a ZipNum cluster into a folder: CDXJ in gzip members of `lines` lines, in two parts.
-    /// Returns its secondary index.
+    /// Returns the secondary index of the cluster.
     ///
     /// # Panics
     /// Panics if a file cannot be written.

@@ -27,15 +27,15 @@ const POSTED: [&str; 4] = ["a=1&b=2", "a=1&b=3", "query=archive", "q=x"];
 /// The first second of 2016.
 const FIRST: u64 = 1_451_606_400;
 
-/// Noon of 1 June 2018. For times near it, the first page has several pairs of captures with the
-/// same distance, one before and one after.
+/// Noon of 1 June 2018. Near this time, the first page has several pairs of captures at the same
+/// distance from it, one before and one after.
 const MIDDLE: u64 = 1_527_854_400;
 
 /// A page that is captured repeatedly.
 struct Page {
     url: String,
     posted: Option<&'static str>,
-    /// Number of changes of its content.
+    /// Number of changes of the page's content.
     edition: u64,
     /// URL and timestamp of the capture that stored this edition.
     stored: Option<(String, String)>,

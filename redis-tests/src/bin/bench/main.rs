@@ -49,9 +49,9 @@ use report::{Findings, Section, say};
 pub struct Part {
     /// Value of `--only` that selects this part and all other parts of this name.
     name: &'static str,
-    /// Names of its pieces, separated by spaces.
+    /// Names of the pieces of the part, separated by spaces.
     pieces: &'static str,
-    /// Name of its page.
+    /// Name of the page of the part.
     page: &'static str,
     /// True if the part is measured only with `--scale`, because it takes long.
     is_scale: bool,
@@ -173,7 +173,8 @@ impl Plan {
         (1..=reps).inspect(move |rep| say(&format!("{what} ({rep}/{reps})")))
     }
 
-    /// Runs a saturating load. Each repetition begins with other requests.
+    /// Runs a saturating load. Each repetition begins at a different position in the list of
+    /// requests.
     pub fn saturate(&self, server: &Server, batches: &Batches, rep: usize) -> Throughput {
         let first = (rep - 1) * batches.len() / self.reps;
         saturate(server, batches, self.span(), first)
@@ -320,7 +321,7 @@ fn usage<T>(at: &str) -> T {
 /// Returns the path of a file of a release build.
 ///
 /// # Panics
-/// Panics if it has not been built.
+/// Panics if the file has not been built.
 fn release(name: &str, package: &str) -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR");
     let target = target.map_or_else(|| "target".into(), PathBuf::from);
@@ -349,7 +350,7 @@ fn choose_module() {
 /// Returns the path of the `crawlspace` program built together with the module.
 ///
 /// # Panics
-/// Panics if it has not been built.
+/// Panics if the file has not been built.
 pub fn tool() -> PathBuf {
     release("crawlspace", "crawlspace-cli")
 }

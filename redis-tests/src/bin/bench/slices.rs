@@ -9,7 +9,7 @@ use crate::series::{Series, time};
 use crate::targets;
 use crate::told::slice_longest;
 
-/// Restarts the server with its data, which resets the duration of its longest slice.
+/// Restarts the server with its data, which resets the metric of the longest slice.
 pub fn start_anew(server: &mut Server) {
     ok!(server.wire(), "SAVE");
     server.restart();

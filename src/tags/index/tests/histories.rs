@@ -89,7 +89,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// Makes one call. Returns true if it was the last call of the scan.
+    /// Makes one call. Returns true if this call was the last call of the scan.
     fn go_on(&mut self, index: &Index) -> bool {
         let given = &mut self.given;
         self.cursor = index.scan(self.kind, self.cursor, self.count, &mut |id, _| {

@@ -83,9 +83,9 @@ impl RedisKeyspace {
     }
 
     /// Refuses every read of a key that this user may not read, except for exempt keys with this
-    /// prefix. Use it only for operations that do not write: a refusal in the middle would leave a
-    /// partial change. For the first key of `stands_for`, the permission to read the second key is
-    /// checked instead.
+    /// prefix. Use this only for operations that do not write: a refusal in the middle would leave
+    /// a partial change. For the first key of `stands_for`, the permission to read the second key
+    /// is checked instead.
     pub fn read_as(
         &mut self,
         user: User,

@@ -11,7 +11,7 @@ use crate::server::api::{Ctx, RmString, raw, rm};
 /// Maximum number of keys that stay open for reading.
 const OPEN_KEYS: usize = 16;
 
-/// An open key. Dropping it closes the key.
+/// An open key. Dropping this value closes the key.
 pub(super) struct OpenKey {
     raw: *mut raw::RedisModuleKey,
     writes: bool,

@@ -111,7 +111,8 @@ impl Batch {
         }
     }
 
-    /// Reads a queued entry. If the batch has no room for it, the files collected so far become a segment first.
+    /// Reads a queued entry. If the batch has no room for the entry, the files collected so far become a
+    /// segment first.
     pub(super) fn add(&mut self, entry: &Arc<Entry>) {
         let mut state = entry.reading.state();
         let is_queued = state.progress == Progress::Queued;

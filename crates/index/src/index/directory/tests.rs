@@ -9,8 +9,8 @@ use super::*;
 use crate::index::entry::Spelled;
 use crate::sorted::file::NamedFile;
 
-/// Base size of the written files in bytes. The revision is added to it, so that each revision has its own
-/// version.
+/// Base size of the written files in bytes. The revision is added to the size, so that each revision has
+/// its own version.
 const SIZE: usize = 10_000;
 
 /// A file, and the pages that its lines describe.

@@ -38,7 +38,7 @@ pub(crate) struct Blocks {
     seen: u64,
     /// The unread rest of the text of the current block.
     text: Bytes,
-    /// Collects blocks that cannot be read. Without it, the first such block is an error.
+    /// Collects blocks that cannot be read; if `None`, the first such block is an error.
     gaps: Option<Arc<Gaps>>,
     /// The state of the search, if the secondary index is only a hint.
     hint: Option<Box<Hint>>,

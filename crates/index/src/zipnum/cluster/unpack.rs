@@ -81,8 +81,8 @@ type Failed = (Which, Instant, SourceError);
 const MAX_FAILURES: usize = 64;
 const FAILURE_CACHED_FOR: Duration = Duration::from_secs(10);
 
-/// Offset and length of a block, and the version of its file. The offset is first because it differs most often, which
-/// makes comparisons fast.
+/// Offset and length of a block, and the version of its file. The offset is the first field because it
+/// differs most often, which makes comparisons fast.
 type Which = (u64, u64, FileVersion);
 
 impl Unpacked {

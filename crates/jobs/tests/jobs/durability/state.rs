@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::xxh3_128;
 /// Entries by folder and name, each with a checksum of its lines, which does not depend on how the entry was built.
 pub type State = BTreeMap<String, u128>;
 
-/// Returns the existing entries. Each must equal its manifest to the last byte.
+/// Returns the existing entries. Each entry must equal its manifest to the last byte.
 pub fn state(cache_dir: &Path) -> State {
     let mut state = State::new();
     for layer in LAYERS {

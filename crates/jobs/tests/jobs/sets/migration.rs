@@ -65,7 +65,8 @@ fn duplicates_have_the_locations_of_the_compressed_archive() {
         assert_contains(&notes, "line 3: its offset is not a number");
         assert_eq!(lines(&index.entry, "url").len(), 3);
 
-        // With the earlier metadata file beside it, each line occurs once, and a note says so.
+        // If the earlier metadata file is also in the folder, each line occurs once, and a note
+        // reports this.
         let first = stage.archive().join("7-metadata-1.arc");
         write_metadata(
             &first,

@@ -16,8 +16,8 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Parses the lease in a reply, if there is one. Skips `skip` integers before it, such as the
-    /// due time in the reply to a release.
+    /// Parses the lease in a reply, if there is one. Skips `skip` integers before the lease, such
+    /// as the due time in the reply to a release.
     pub fn of(reply: Pieces, skip: usize) -> Option<Lease> {
         let mut texts = reply.texts.into_iter();
         Some(Lease {

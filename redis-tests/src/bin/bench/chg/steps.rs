@@ -182,7 +182,7 @@ impl Bench<'_> {
         self.exchange(&lines);
     }
 
-    /// Runs Veidemann's queue worker once. Without it, Veidemann's clients find no group.
+    /// Runs Veidemann's queue worker once. Without the worker, Veidemann's clients find no group.
     fn sweep(&mut self) {
         if self.kind == Kind::Seed {
             veidemann::sweep(&mut self.client, &self.seed.sweep, "chg_wait");

@@ -183,8 +183,8 @@ impl Harvester {
         let draw = largest * (self.draws >> 11) as f64 / (1u64 << 53) as f64;
         let execution = self.ask(format!("ZRANGEBYSCORE UCHG:{chg} {draw} +inf LIMIT 0 1"));
         let Some(execution) = execution else {
-            // After the last URI of the group, the group is still queued. This round releases it
-            // with a longer pause.
+            // After the last URI of the group, the group is still queued. This round releases the
+            // group with a longer pause.
             self.release(&chg, pause.max(EMPTY));
             return self.page(pause);
         };

@@ -97,7 +97,7 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
     found
 }
 
-/// Waits until the server has read its files in the background.
+/// Waits until the server has read the files of the folder in the background.
 fn settle(ours: &Ours) {
     let mut before = f64::NEG_INFINITY;
     while ours.cpu() - before > 0.02 {

@@ -23,7 +23,7 @@ impl Ours {
     /// Starts the server with this configuration in this folder.
     ///
     /// # Panics
-    /// Panics if it does not start.
+    /// Panics if the server does not start.
     pub fn start(folder: &Path, config: &str) -> Ours {
         let file = folder.join("ours.yaml");
         let config = format!("allow_private: [127.0.0.0/8]\n{config}");
@@ -43,7 +43,7 @@ impl Ours {
         Ours { program, address }
     }
 
-    /// Returns the address on which it listens.
+    /// Returns the address on which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

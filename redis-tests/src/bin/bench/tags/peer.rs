@@ -59,7 +59,7 @@ impl Peer {
     /// Runs one method: a warm-up, then this number of measured rounds.
     ///
     /// # Panics
-    /// Panics if it fails.
+    /// Panics if the program fails.
     pub fn run(&self, method: &str, rounds: usize) -> Outcome {
         let output = Command::new("java")
             .args(["Peer", "lines", "collections", method, &rounds.to_string()])
