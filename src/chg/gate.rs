@@ -126,8 +126,8 @@ impl<K: Store> Frontier<K> {
         Ok(())
     }
 
-    /// Queues a group from which a worker has just fetched, after all other groups of the gate.
-    /// These include due groups that no search has moved behind the gate yet.
+    /// Queues a group from which a worker has just fetched, after all other groups of the gate. The
+    /// other groups include due groups that no search has moved behind the gate yet.
     pub(super) fn wait_last_behind_gate(
         &mut self,
         ks: &mut K,

@@ -339,9 +339,8 @@ impl<K: Store> Groups<K> {
     }
 
     /// Returns the deadline of the last lease of a group whose worker may still find links for an
-    /// execution. This includes leases of the execution's stored URIs. If URIs of the execution are
-    /// only counted, it includes all leases, because leases of counted URIs do not name an
-    /// execution.
+    /// execution. Considers leases of the execution's stored URIs. If URIs of the execution are
+    /// only counted, considers all leases, because leases of counted URIs do not name an execution.
     pub(super) fn leased_until(
         &self,
         ks: &mut K,

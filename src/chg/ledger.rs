@@ -3,9 +3,9 @@
 //! these groups.
 //!
 //! The fields of the hash `chg_of:<execution>` are the groups for which the module stores or counts
-//! queued URIs of the execution. (Plain clients do not record the execution of a URI in its group,
-//! so their URIs are not found this way.) A field is written when the first URI of an execution is
-//! added to a group, and removed with the last one.
+//! queued URIs of the execution. A field is written when the first URI of an execution is added to
+//! a group, and removed with the last URI. Plain clients do not record the execution of a URI in
+//! its group, so the hash does not include groups with such URIs.
 
 use std::rc::Rc;
 

@@ -122,9 +122,9 @@ impl<K: Store> Outcomes<'_, K> {
         })
     }
 
-    /// Determines how many counted URIs of an execution can be subtracted from a group: at most the
-    /// number queued for the execution in this group, plus the URIs that plain clients queued,
-    /// which name no execution.
+    /// Determines how many counted URIs of an execution can be subtracted from a group. The maximum
+    /// is the number queued for the execution in this group, plus the number of URIs that plain
+    /// clients queued, because these URIs name no execution.
     pub(super) fn uncount(
         &mut self,
         ks: &mut K,

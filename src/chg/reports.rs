@@ -21,7 +21,7 @@ pub struct Report {
     pub times: u64,
     /// True if the frontier does not retry the URI.
     pub given_up: bool,
-    /// True if the URI is still counted, that is, if its execution was not dropped.
+    /// True if the URI is still counted, because its execution was not dropped.
     pub counts: bool,
 }
 

@@ -177,8 +177,8 @@ impl Condition {
         let mut others = Vec::new();
         for part in parts {
             match self.node(part, dialect) {
-                // This question is the last one, so no other node refers to it or to a later
-                // question.
+                // The merged question is the last question, so no other node refers to it or to a
+                // later question.
                 Node::Question(asked) if asked + 1 == self.questions.len() => {
                     let question = self.questions.pop().unwrap_or_default();
                     match &mut one {

@@ -43,7 +43,7 @@ pub fn list(
         return Err(Error::NoFields);
     }
     let mut found = Vec::new();
-    // This condition is used only once, so use a separate cache.
+    // The condition is used only once, so use a separate cache.
     let mut cache = Cache::default();
     let mut judge = Judge::new(view, &condition, &mut cache);
     let next = view

@@ -4,7 +4,7 @@
 pub const MAX_BITS: u32 = 12;
 
 /// Returns the code lengths for symbols with these counts. The lengths are 1 to `longest` bits, and
-/// form a complete code. There must be at least two and at most 2^`longest` symbols.
+/// form a complete code. The number of symbols must be from 2 to 2^`longest`.
 pub fn lengths(counts: &[u32], longest: u32) -> Vec<u8> {
     // Huffman's algorithm, bottom up: the leaves are sorted, and the inner nodes are created in
     // ascending order.

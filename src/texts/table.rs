@@ -208,8 +208,9 @@ pub const NUMBERS: usize = 4;
 #[derive(Clone)]
 pub struct Table {
     symbols: Vec<Symbol>,
-    /// Code lengths of the symbols. The last symbol is the escape. No symbol has a longer code, so
-    /// the code of the escape consists of ones, like the bits that fill the last byte of a record.
+    /// Code lengths of the symbols. The last symbol is the escape. No symbol has a longer code than
+    /// the escape, so the code of the escape consists of ones. The bits that fill the last byte of
+    /// a record are ones, too.
     lengths: Vec<u8>,
     /// Symbol for every value of the next [`prefix::MAX_BITS`] bits. The lowest four bits contain
     /// the code length.

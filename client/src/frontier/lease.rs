@@ -11,8 +11,8 @@ use crate::reply::{as_optional_text, as_text, shown};
 use crate::server::{Ask, Call, Error, Steps};
 
 /// Maximum waiting time that one call requests from the server. For longer waits, the client
-/// repeats the call. This limit is shorter than the timeout after which the connection treats a
-/// silent server as dead.
+/// repeats the call. The waiting time is shorter than the timeout after which the connection treats
+/// a silent server as dead.
 const MAX_WAIT: Duration = Duration::from_secs(300);
 
 /// The right to fetch from one host group until the lease is released or its deadline passes.

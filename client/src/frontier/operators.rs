@@ -158,9 +158,9 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// `MIXED` when another program has written a key that `unpack` would write (nothing is moved);
+    /// `MIXED` when another program has written a key that `unpack` would write (nothing is moved).
     /// `OOM` when the server has reached `maxmemory`: free memory and call `unpack` again, or call
-    /// `pack`; or another server or connection error.
+    /// `pack`. Otherwise, another server or connection error.
     pub fn unpack(&self) -> S::Answer<u64> {
         let unpack = self.command("CHG.UNPACK");
         self.server.ask(Call::new(unpack).repeatable().waits())

@@ -1,7 +1,7 @@
 //! Urlkeys: URLs in the sort-friendly form (SURT) by which indexes are ordered.
 //!
-//! Indexes are written by other programs, so a key computed here must match theirs byte for byte, odd cases
-//! included: the rules are those of the Internet Archive's canonicalization, as implemented by the tools
+//! Other programs write indexes, so the keys of this crate must match their keys byte for byte, even in odd
+//! cases. The rules are those of the Internet Archive's canonicalization, as implemented by the tools
 //! around pywb.
 //!
 //! | part | canonicalization |

@@ -1,8 +1,8 @@
 //! Addresses to which no request is sent unless the configuration allows it.
 //!
-//! The networks are those that the IANA registries of special-purpose addresses list as not globally reachable
-//! (RFC 6890), and those that lead to such addresses indirectly: an IPv6 address with an embedded IPv4 address
-//! is checked as both.
+//! These are the networks that the IANA registries of special-purpose addresses list as not globally
+//! reachable (RFC 6890). An IPv6 address with an embedded IPv4 address is checked as both, because it may
+//! lead to the IPv4 address.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -2,7 +2,7 @@
 //!
 //! A [`Job`] is an async function over two values, such as an index and its key space. Both values
 //! are lent to the job for one slice at a time. The job accesses these values through closures,
-//! which cannot await, so no borrow and no partial write lasts across a pause. There is no async
+//! which cannot await, so no borrow and no partial write lasts across a pause. Jobs need no async
 //! runtime: one step of the job is one poll.
 //!
 //! Anything may happen between slices: other commands, a crash, a restart. Therefore a job stores
@@ -29,7 +29,7 @@ pub enum Step {
     Done(Reply),
 }
 
-/// Progress of a job: entries done and entries in total. Both are 0 while unknown.
+/// Progress of a job: entries done and entries in total. Both numbers are 0 while unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Completion {
     /// Number of entries processed.

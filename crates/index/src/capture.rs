@@ -29,8 +29,9 @@ pub enum Capture<'a> {
         /// Compressed length of the record in bytes; 0 if unknown.
         size: u64,
     },
-    /// A capture without a payload to deduplicate: it was not fetched by HTTP (extracted text, metadata, DNS), or its
-    /// digest is the digest of the empty string, which some programs also write for an unknown digest.
+    /// A capture without a payload to deduplicate. Either the capture was not fetched by HTTP (extracted
+    /// text, metadata, DNS), or its digest is the digest of the empty string, which some programs also write
+    /// for an unknown digest.
     Other,
     /// A header or a blank line.
     Nothing,

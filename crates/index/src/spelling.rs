@@ -2,7 +2,7 @@
 //!
 //! Crawlspace gives a capture one urlkey: the [`urlkey`] of its URL. Other programs spell some keys in another way, so
 //! that an index may contain a capture under another key. [`SPELLINGS`] lists the supported spellings; [`keys`] returns
-//! all keys that may hold captures of a URL, and [`canonical`] the urlkey of a line.
+//! all keys that may hold captures of a URL, and [`canonical`] returns the urlkey of a line.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -85,9 +85,9 @@ fn spelled_by_js(url: &str) -> Option<String> {
 
 /// Returns the keys that may hold captures of a URL, without duplicates, [`urlkey`] first.
 ///
-/// URLs with the same urlkey may have several keys in other spellings. The result includes the keys of the URL with and
-/// without a slash at the end of its path, with a plain and with an escaped tilde, and with escapes in upper and in
-/// lower case: warcio.js writes the escapes that it adds itself in upper case.
+/// URLs with the same urlkey may have several keys in other spellings. The result includes the keys of these
+/// variants of the URL: with and without a slash at the end of the path, with a plain and with an escaped
+/// tilde, and with escapes in upper and in lower case (warcio.js adds escapes in upper case).
 ///
 /// ```
 /// use crawlspace_index::spelling::keys;

@@ -22,8 +22,8 @@ pub struct Line<'a> {
     pub date: &'a str,
     /// The media type, as the server sent it: any bytes.
     pub mime: &'a [u8],
-    /// The uncompressed length of the content in bytes, including the protocol headers. This is not the length of the
-    /// record in the file.
+    /// The uncompressed length of the content in bytes, including the protocol headers. The length of the
+    /// record in the file is a different number.
     pub length: Option<u64>,
     /// The name of the file that contains the record.
     pub file: &'a str,

@@ -61,7 +61,8 @@ impl Folder {
             let captures: Vec<_> = crawl.captures_of(wacz).collect();
             let has_spaces = captures.iter().any(|capture| capture.url.contains(' '));
             let layout = match Layout::ALL[self.entries.len() % Layout::ALL.len()] {
-                // The columns of a CDX line are separated by spaces.
+                // CDX cannot contain URLs with spaces, because spaces separate its columns; use
+                // CDXJ.
                 Layout::Cdx if has_spaces => Layout::Cdxj,
                 layout => layout,
             };

@@ -162,8 +162,8 @@ impl FrontierModel {
         at.is_some()
     }
 
-    /// Updates a group that is queued while it is leased, after one of its leases ended: the
-    /// returned URI may be due before the current time of the group.
+    /// Updates a queued group after one of its leases ended, because the returned URI may be due
+    /// before the current time of the group.
     pub(super) fn come_forward(&mut self, chg: &str, counted: bool) {
         let now = self.now;
         let group = self.group(chg);

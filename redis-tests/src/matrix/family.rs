@@ -46,18 +46,19 @@ pub struct Family {
     /// After the test has deleted the key, the same command completes.
     pub resumed: &'static [&'static str],
     /// Invalid arguments: commands (empty for all), names or tokens of arguments, invalid values,
-    /// and words, one of which the error must contain (empty if any error is valid). Each is
-    /// separated like the arguments of a line.
+    /// and words, one of which the error must contain (empty if any error is valid). The elements
+    /// are separated like the arguments of a line.
     pub invalid: &'static [[&'static str; 4]],
-    /// Limits of arguments, as documented: prefixes of samples (empty for all), names or tokens of
-    /// arguments, values just within the limit, values just beyond it, and words that the error
-    /// contains, such as the maximum. Each is separated like the arguments of a line.
+    /// Limits of arguments, as documented. The columns are: prefixes of samples (empty for all),
+    /// names or tokens of arguments, values just within the limit, values just beyond the limit,
+    /// and words that the error contains, such as the maximum. The elements are separated like the
+    /// arguments of a line.
     pub limits: &'static [[&'static str; 5]],
     /// Words with a meaning for the family, for random calls. `<…>` and `x*257` have the same
     /// meaning as in other lists.
     pub words: &'static str,
-    /// Names of arguments, and plausible values for random calls. Both are separated like the
-    /// arguments of a line.
+    /// Names of arguments, and plausible values for random calls. Names and values are separated
+    /// like the arguments of a line.
     pub values: &'static [(&'static str, &'static str)],
     /// Fails if the family's own check finds a problem in the state.
     pub assert_consistent: fn(&mut Wire, &State),

@@ -29,7 +29,7 @@ pub struct Argument {
     pub name: String,
     /// Kind of the words of the argument.
     pub kind: Kind,
-    /// The word before the value. For a [`Kind::Word`], the word itself.
+    /// The word before the value. In an argument of [`Kind::Word`], this is the word itself.
     pub token: Option<String>,
     /// True if the argument is optional.
     pub optional: bool,

@@ -190,7 +190,7 @@ impl Crawl {
         let count = items.matches(" http://").count();
         match (keeps, again) {
             (true, _) if self.remembers => {
-                // Some pages are fetched again at once, and some after a while.
+                // Some pages are fetched again at once, and other pages after a while.
                 let fresh = match items.len() % 5 {
                     0 => "FRESH 0 ",
                     1 => "FRESH 300000 ",

@@ -5,8 +5,8 @@
 //!
 //! * `crawl` is the simulated web.
 //! * `worker` draws the outcome of a fetch.
-//! * This file advances the time: it sends all commands that are due within a tenth of a second in
-//!   one pipeline, each with its own `NOW`, and passes the replies to the model.
+//! * This file advances the time. It sends all commands that are due within a tenth of a second
+//!   in one pipeline, each command with its own `NOW`, and passes the replies to the model.
 
 mod crawl;
 mod race;

@@ -181,7 +181,7 @@ impl Check {
         self.place(frontier, ks, &loaded)
     }
 
-    /// Records how many URIs of each execution a group has.
+    /// Records the number of URIs of each execution in a group.
     async fn note<K: Store>(&mut self, lent: &Lent<K>, id: &[u8], account: Account) -> Result<()> {
         let repairs = self.repairs;
         for (execution, _) in account.absurd.into_iter().filter(|_| repairs) {

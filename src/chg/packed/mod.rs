@@ -1,9 +1,8 @@
 //! A packed frontier: one value with all data that a plain frontier stores in many keys.
 //!
-//! The rules of politeness are the same for both storages. They access data by the names of keys, and
-//! [`Packed`] implements these keys: a group is a block of a few dozen bytes found by a hash table
-//! (`groups`), the queues are trees of group numbers (`order`), and rare or small keys keep their plain form
-//! (`small`).
+//! The rules of politeness are the same for both storages. The rules access data by the names of keys, and
+//! [`Packed`] implements these keys. A group is a block of a few dozen bytes in a hash table (`groups`). The
+//! queues are trees of group numbers (`order`). Rare or small keys keep their plain form (`small`).
 //!
 //! Every change is also appended to a log (`log`), which replicas apply. A group that changed is logged once per
 //! command, as a whole.

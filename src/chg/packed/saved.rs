@@ -76,7 +76,7 @@ pub(super) enum Loading {
     None,
     /// Checksum of the chunk that was read last; more follow.
     After(u64),
-    /// All chunks were read, or the frontier has changed since.
+    /// All chunks were read, or the frontier was changed after loading.
     Ended,
 }
 

@@ -29,7 +29,7 @@ impl End {
 }
 
 /// Returns true if `from` carries `to`, directly or indirectly. Searches from both tags at once.
-/// This is fast if one side is small, and often it is: most tags carry few tags or have no
+/// This search is fast if one side is small, which is common: most tags carry few tags or have no
 /// carriers.
 pub fn carries(edges: &Edges, from: TagId, to: TagId) -> bool {
     if from == to {

@@ -86,7 +86,7 @@ pub struct TagId(pub(crate) u32);
 pub enum Touched {
     /// The closure of no tag changed.
     Nothing,
-    /// Only the closures of these tags changed. There are at most [`Touched::MAX`].
+    /// Only the closures of these tags changed. The list has at most [`Touched::MAX`] tags.
     Tags(Vec<TagId>),
     /// The closure of any tag may have changed.
     All,

@@ -138,7 +138,7 @@ impl List {
         }
     }
     /// Checks that every name is used, and that the count of names in active copies is right. Both
-    /// are true only after a sweep has ended.
+    /// conditions hold only after a sweep has ended.
     #[cfg(test)]
     pub fn verify(&self, occurs: impl Fn(u32) -> Occurs) {
         let mut in_place = 0;

@@ -15,7 +15,8 @@ fn matches(text: &[u8], anchor: Anchor, subject: &[u8]) -> bool {
 #[test]
 fn anchor_applies_to_every_alternative_and_flag() {
     use Anchor::{Anywhere, Start, Whole};
-    // Columns: pattern, subject, matches anywhere, from the start, as a whole.
+    // Columns: the pattern, the text, and whether the pattern matches anywhere, from the start, and
+    // as a whole.
     let rows: &[(&str, &str, bool, bool, bool)] = &[
         ("a|b", "a", true, true, true),
         ("a|b", "xb", true, false, false),
@@ -216,9 +217,9 @@ fn patterns_with_many_alternatives_or_repetitions_are_heavy() {
     assert!(Pattern::is_heavy(&b"a".repeat(9000)));
 }
 
-/// Results of Java 17: the first line has texts; each other line has a pattern and, in hex, one bit per text
-/// that is set if the whole text matches, or `-` if Java rejects the pattern. White space and unprintable
-/// bytes are written as `%` and hex.
+/// Results of Java 17. The first line lists texts. Each other line has a pattern, followed by `-` if Java
+/// rejects the pattern, and otherwise by one bit per text in hexadecimal, which is set if the whole text
+/// matches. White space and unprintable bytes are written as `%` and hex.
 const OF_JAVA: &str = include_str!("tests_java.txt");
 
 fn unescaped(text: &str) -> Vec<u8> {

@@ -32,7 +32,7 @@ pub(super) struct Manner {
     pub keeps_empty: bool,
     /// Keeps values without a name: a top-level scalar, and the elements of a top-level list.
     pub keeps_nameless: bool,
-    /// Writes numbers with a zero fraction with `.0`.
+    /// Writes a number with a zero fraction as `1.0`, not as `1`.
     pub has_floats: bool,
 }
 

@@ -29,7 +29,7 @@ struct Spare {
 }
 
 thread_local! {
-    /// A flag that is true if this thread keeps blocks, and the kept blocks by size.
+    /// True if this thread keeps blocks; and the lists of kept blocks, by size.
     static SPARE: (Cell<bool>, [Spare; SIZES]) = const {
         (Cell::new(false), [const { Spare { first: Cell::new(ptr::null_mut()), count: Cell::new(0) } }; SIZES])
     };

@@ -57,8 +57,9 @@ pub enum Change<'a> {
 }
 
 /// Returns true if a key changes because the master replicates to this server, another node
-/// migrates the slot to it, or a file is being loaded. These sources also send the module's own
-/// bookkeeping keys. This check is slower than most others, so callers make it last.
+/// migrates the slot to it, or a file is being loaded. The master, the other node and the file also
+/// contain the module's own bookkeeping keys. This check is slower than most others, so callers
+/// make it last.
 pub fn is_replicated(ctx: Ctx, key: &[u8]) -> bool {
     if cluster::is_importing(key) {
         return true;

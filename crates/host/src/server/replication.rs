@@ -1,11 +1,11 @@
 //! Decides if changes must be sent to recipients: as commands to replicas and the append-only file,
 //! and as keyspace events to clients and other modules.
 //!
-//! The server builds the command for a replicated change before it checks for recipients. This
-//! takes a third of a microsecond, and a step of a frontier makes three to five changes. For each
-//! keyspace event, the server creates a client and a context for each subscribed module, including
-//! this module, which takes half as long. Therefore this module caches whether there are
-//! recipients, for as long as the answer is certain.
+//! The server builds the command for a replicated change before it checks for recipients. Building
+//! the command takes a third of a microsecond, and a step of a frontier makes three to five
+//! changes. For each keyspace event, the server creates a client and a context for each subscribed
+//! module, including this module, which takes half as long. Therefore this module caches whether
+//! there are recipients, for as long as the answer is certain.
 //!
 //! The answer for commands is certain until the server forks, changes its role or configuration, or
 //! loads a file. A new replica or append-only file gets earlier writes from a process that the

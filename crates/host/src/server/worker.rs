@@ -313,8 +313,8 @@ fn work_off(kind: usize) {
 fn do_turn(order: &mut Order, turn: &mut dyn Turn) -> bool {
     // If the client disconnected while the order was waiting, the task is not called at all.
     let no_more = order.stop.load(Relaxed);
-    // SAFETY: the client is blocked, and the server allows any thread to measure time and build the
-    // reply for it.
+    // SAFETY: the client is blocked, and the server allows any thread to measure time and to build
+    // the reply for a blocked client.
     unsafe { rm!(RedisModule_BlockedClientMeasureTimeStart(order.client)) };
     let outcome = guarded("work on another thread", || {
         let work = order.work.as_mut().filter(|_| !no_more)?;

@@ -33,7 +33,8 @@ const MAX_CHANGES: u32 = 16;
 /// Counts how often each file changed while a query read it.
 ///
 /// A query lists its files again after each change. A file that changes all the time, such as a package that is being
-/// written, is skipped after some changes, so that it does not use up the attempts that the other files need.
+/// written, is skipped after some changes. Otherwise, this file would use up the attempts that other files
+/// need.
 #[derive(Debug, Default)]
 pub struct Changes(Mutex<HashMap<PathBuf, u32>>);
 
@@ -114,8 +115,8 @@ impl Files {
     }
 
     /// Skips files that cannot be read, and collects their errors in `gaps`. A file that changed since it was listed is
-    /// an error until the first row has been found, so that the caller can list the files again; after too many
-    /// `changes`, it is skipped like the unreadable files.
+    /// an error until the first row has been found, so that the caller can list the files again. After too
+    /// many `changes`, such a file is skipped like an unreadable file.
     pub fn with_gaps(mut self, gaps: Arc<Gaps>, changes: Arc<Changes>) -> Files {
         self.gaps = Some(gaps);
         self.changes = changes;

@@ -19,8 +19,8 @@ use self::order::Gathered;
 use self::run::Run;
 use crate::{Error, Work};
 
-/// Maximum number of runs that are merged at once. Each needs [`run::BUFFER`] bytes of memory, and the memory of a
-/// line.
+/// Maximum number of runs that are merged at once. Each run needs [`run::BUFFER`] bytes of memory, and the
+/// memory of a line.
 const MAX_RUNS: usize = 64;
 /// Number of lines between two checks for cancellation.
 const CHECK_INTERVAL: u64 = 8192;
@@ -52,8 +52,8 @@ pub struct Sorter {
 }
 
 impl Sorter {
-    /// Creates a sorter that uses about `memory` bytes (and 16 MiB more when it merges), and writes the lines that do
-    /// not fit to files in `folder`, which needs space for nearly all lines.
+    /// Creates a sorter that uses about `memory` bytes (and 16 MiB more when it merges). Lines that do not
+    /// fit into memory are written to files in `folder`, which needs space for nearly all lines.
     pub fn new(memory: usize, folder: &Path, work: &Work) -> Sorter {
         Sorter {
             memory,

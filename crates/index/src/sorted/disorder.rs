@@ -78,7 +78,8 @@ pub(crate) enum Flaw {
 /// Minimum number of columns of a CDX file.
 const COLUMNS: usize = 6;
 
-/// Inspects samples of a file. An unreadable file has no flaw: opening it reports the error.
+/// Inspects samples of a file. Reports no flaw for an unreadable file, because opening the file
+/// reports the error.
 pub(crate) fn inspect(path: &Path, is_secondary: bool) -> Inspection {
     let mut inspection = Inspection::default();
     if let Some(flaw) = sampled(path, is_secondary, &mut inspection).ok().flatten() {

@@ -11,7 +11,8 @@ use crate::loser_tree::LoserTree;
 use crate::zipnum::cluster::block::Block;
 use crate::{Error, Work};
 
-/// Maximum number of indexes that are merged at once; more are merged in rounds. Each takes the memory of a block.
+/// Maximum number of indexes that are merged at once; more are merged in rounds. Each index takes the memory
+/// of a block.
 const MAX_INPUTS: usize = 1024;
 /// Maximum number of indexes whose files stay open. With more, a file is opened for each read.
 const MAX_OPEN_INPUTS: usize = 32;

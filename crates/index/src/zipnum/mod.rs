@@ -8,9 +8,9 @@
 //! url.idx        com,example)/ 20160101000000<TAB>url.cdxj.gz<TAB>1234<TAB>5678<TAB>17<TAB>1000
 //! ```
 //!
-//! A line of the secondary index has the key and the timestamp of the first line of the block, the file name, offset
-//! and length of the block, its number from 1, and, in an additional column, the number of lines in the block. Blocks
-//! are contiguous. An empty index consists of two empty files.
+//! A line of the secondary index has the key and the timestamp of the first line of the block, and the file
+//! name, offset, length and number (from 1) of the block. An additional column has the number of lines in the
+//! block. Blocks are contiguous. An empty index consists of two empty files.
 //!
 //! [`Writer`] writes an index, [`merge`] merges several indexes, [`Blocks`] reads an index sequentially, and
 //! [`Lookup`](crate::index::Lookup) searches it.

@@ -1,4 +1,4 @@
-//! Compresses blocks to gzip members on threads.
+//! Compresses blocks to gzip members on several threads.
 
 use std::collections::VecDeque;
 use std::io;

@@ -162,8 +162,9 @@ impl Writer {
     /// Writes a line, given without a line end. The line must not sort before the previous line.
     ///
     /// # Errors
-    /// Fails if the line sorts before the previous one, does not begin with a key and a timestamp, or is longer than
-    /// [`MAX_LINE`]; or if the files cannot be written, for example because the disk is full ([`Error::is_full`]).
+    /// Fails if the line sorts before the previous line, does not begin with a key and a timestamp, or is
+    /// longer than [`MAX_LINE`]. Also fails if the files cannot be written, for example because the disk is
+    /// full ([`Error::is_full`]).
     pub fn push(&mut self, line: &[u8]) -> Result<(), Error> {
         if line < &self.last[..] {
             return Err(self.refused("sorts before the previous line", line));

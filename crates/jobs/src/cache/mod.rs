@@ -345,7 +345,8 @@ pub(crate) fn with_end(entry: &Path, end: &str) -> PathBuf {
     path.into()
 }
 
-/// Returns whether a file does not exist. This includes a symbolic link that refers to itself.
+/// Returns whether a file does not exist. A symbolic link that refers to itself counts as a missing
+/// file.
 fn is_absent(error: &io::Error) -> bool {
     let is_cycle = error.raw_os_error() == Some(libc::ELOOP);
     is_cycle

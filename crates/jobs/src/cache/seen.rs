@@ -54,10 +54,10 @@ impl Stamp {
         (self.dev, self.ino) == (file.dev(), file.ino())
     }
 
-    /// Returns whether the file could change later without changing the stamp. This is possible if
-    /// the last change was at about the time when the stamp was taken, between `asked` and
-    /// `looked`. Times that are far off because the clock was set are safe: a later change would
-    /// have a different time.
+    /// Returns whether the file could change later without changing the stamp. Such a change is
+    /// possible if the last change was at about the time when the stamp was taken, between `asked`
+    /// and `looked`. Times that are far off because the clock was set are safe: a later change
+    /// would have a different time.
     fn may_hide_a_change(&self, asked: Duration, looked: Duration) -> bool {
         [self.ctime, self.mtime]
             .into_iter()

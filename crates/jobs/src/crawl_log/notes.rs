@@ -141,8 +141,8 @@ fn parts(value: &str) -> Option<(&str, &str)> {
 }
 
 /// Appends notes in which the offset of `duplicate:"file,offset"` is replaced, and `.gz` is appended to the file name,
-/// as in an archive that was compressed later. Returns false if there is no such annotation, or `find` returns no new
-/// offset.
+/// as in an archive that was compressed later. Returns false if the notes have no such position, or `find`
+/// returns no new offset.
 pub(crate) fn push_migrated(
     notes: &[u8],
     find: impl FnOnce(&str, u64) -> Option<u64>,

@@ -49,8 +49,9 @@ pub(super) fn read(input: impl Read) -> io::Result<Vec<u8>> {
 
 /// Returns the names in a list, unchanged: paths or URLs, relative to the list; a folder ends with `/`.
 ///
-/// Blank lines and lines that begin with `#` are skipped. A list that begins with `[` or `{` is JSON: an array of
-/// names, or of objects with a `name`, `path` or `url` (as nginx lists folders), either at the top level or in `files`.
+/// Blank lines and lines that begin with `#` are skipped. A list that begins with `[` or `{` is JSON, with an
+/// array at the top level or in `files`. The elements of the array are names, or objects with a `name`,
+/// `path` or `url` (as nginx lists folders).
 ///
 /// # Errors
 /// Returns what is wrong with the list.

@@ -206,8 +206,8 @@ fn key_of(kind: Kind, line: &[u8], is_whole: bool) -> Result<Option<Range<usize>
     }
 }
 
-/// An input that records whether the bytes consumed so far end with a line feed. This is true after each line, except
-/// after a last line without a line feed.
+/// An input that records whether the bytes consumed so far end with a line feed. The record is true after
+/// each line, except after a last line without a line feed.
 struct Watched<'a> {
     input: &'a mut dyn BufRead,
     ends_line: &'a Cell<bool>,

@@ -5,7 +5,8 @@ use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A cache of outcomes that expire: repeating a look-up immediately would give the same result.
+/// A cache of the outcomes of look-ups. An outcome expires after a while; until then, repeating the
+/// look-up would most likely have the same outcome.
 #[derive(Debug)]
 pub(super) struct Recent<K, V>(Mutex<HashMap<K, (Instant, V)>>);
 

@@ -31,7 +31,7 @@ pub struct Report {
     pub complete: bool,
     /// The packages of the set.
     pub packages: Vec<Checked>,
-    /// Names of packages that require one another in a cycle. This is not an error.
+    /// Names of packages that require one another in a cycle. A cycle is not an error.
     #[serde(rename = "circles")]
     pub cycles: Vec<Vec<String>>,
     /// Errors of files that cannot be read, and of unusable entries of lists.

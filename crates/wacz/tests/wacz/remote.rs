@@ -12,7 +12,8 @@ use crate::zipped::{Part, gzip, zip};
 
 const WACZ: &str = "/a.wacz";
 
-/// A package with an index before the WARC file and another one after it, and the position of the WARC file.
+/// A package with an index before the WARC file and another index after it, and the position of the WARC
+/// file.
 struct Package {
     bytes: Vec<u8>,
     lines: Vec<String>,
@@ -498,7 +499,7 @@ fn range_of_unknown_total_size_leads_to_a_full_download() {
     let (host, lines) = lines_of(&package, unknown);
     assert_eq!(lines.unwrap(), package.lines);
     assert_eq!(host.requests().len(), 2);
-    // Later responses contain less information than the first one.
+    // Later responses contain less information than the first response.
     let later = Some((2, Box::new(with!(Manners, unknown_total: true))));
     let (_host, lines) = lines_of(&package, with!(Manners, later));
     assert_eq!(lines.unwrap(), package.lines);

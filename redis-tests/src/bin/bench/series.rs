@@ -42,8 +42,8 @@ impl Series {
         found.copied().unwrap_or(0.0)
     }
 
-    /// Divides this series by another one, measurement by measurement. Both were measured side by
-    /// side, so a disturbance of the machine affects both.
+    /// Divides this series by another series, measurement by measurement. The two series were
+    /// measured side by side, so a disturbance of the machine affects both.
     pub fn over(&self, other: &Series) -> Series {
         let pairs = self.0.iter().zip(&other.0);
         Series(pairs.map(|(a, b)| a / b).collect())

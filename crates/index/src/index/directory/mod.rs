@@ -203,8 +203,9 @@ impl Part {
     }
 }
 
-/// Returns the parts whose files must be read again: those with less than half of their segment in the listing, and
-/// [`MANY`] parts of the same tier, which are merged into one larger part.
+/// Returns the parts whose files must be read again. A part must be read again if less than half of its
+/// segment is in the listing, or if there are [`MANY`] parts of the same tier, which are merged into one
+/// larger part.
 fn outdated(parts: &[Part]) -> impl Iterator<Item = &Part> {
     let mut like = [0; 8];
     for part in parts.iter().filter(|part| !part.is_queued) {

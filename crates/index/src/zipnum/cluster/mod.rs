@@ -6,12 +6,12 @@
 //! com,example)/ 20160101000000<TAB>cdx-00000.gz<TAB>1234<TAB>234567<TAB>17
 //! ```
 //!
-//! A line consists of the first line of the block without its JSON; the part, which is the name of
-//! a file; the offset and length of the block in that file; and, optionally, the number of the
-//! line. The paths of the parts are in a file next to the secondary index with the extension
-//! `.loc`, in lines of `part<TAB>path[<TAB>path …]`; a path may be a URL. Without a `.loc` file,
-//! the parts are in the folder of the index. All of these files may be on a web server or in an
-//! object store.
+//! A line begins with the first line of the block, without its JSON. The next columns are the part,
+//! which is the name of a file, the offset and length of the block in this file, and, optionally,
+//! the number of the line. The paths of the parts are in a file next to the secondary index with
+//! the extension `.loc`, in lines of `part<TAB>path[<TAB>path …]`; a path may be a URL. Without a
+//! `.loc` file, the parts are in the folder of the index. All of these files may be on a web server
+//! or in an object store.
 
 pub(crate) mod block;
 mod blocks;

@@ -91,7 +91,7 @@ fn java_process_and_builder_respect_each_others_locks() {
     let name = format!("process {}", java.0.id());
     assert!(matches!(error, Error::Busy { .. }), "{text}");
     assert!(text.contains(&name) && text.contains("1-cache"), "{text}");
-    // Other entries can be built while the Java program has the lock of one.
+    // While the Java program has the lock of one entry, other entries can be built.
     assert!(build(&cache, 2).is_ok());
     // A caller that waits longer gets the lock when it is free.
     let before = figures.counts().waits;
@@ -105,7 +105,7 @@ fn java_process_and_builder_respect_each_others_locks() {
         assert!(waiting.join().expect("a thread").is_ok());
     });
 
-    // This process has the lock, so the Java program does not get it.
+    // The test process has the lock, so the Java program does not get it.
     let (begun, over) = (Barrier::new(2), Barrier::new(2));
     thread::scope(|scope| {
         let building = scope.spawn(|| {

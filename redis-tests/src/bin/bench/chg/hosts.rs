@@ -8,7 +8,7 @@ pub const EXECUTIONS: [(&str, u32); 3] = [
     ("c81e728d-9d4c-4f63-af06-7f89cc14862c", 3),
 ];
 
-/// Generates the group and the URIs of each number.
+/// Generates the group with a number, and the URIs of this group.
 #[derive(Clone, Copy)]
 pub struct Hosts {
     /// Seed of all generated data.

@@ -69,7 +69,7 @@ impl Step {
     }
 }
 
-/// Queues groups with two stored URIs each. All are due.
+/// Queues groups with two stored URIs each. All groups are due.
 fn fill(server: &Server, hosts: &Hosts, groups: u64) {
     let (execution, _) = hosts.execution(0);
     let mut feeder = Feeder::new(server);
