@@ -106,7 +106,7 @@ impl<K: Store> Frontier<K> {
         self.with_known(ks, |_| ())
     }
 
-    /// Returns true if the frontier knows URLs.
+    /// Returns true if the frontier has records of URLs.
     pub(super) fn knows_urls(&self, ks: &mut K) -> Result<bool> {
         let knows = ks.packed(|packed| !packed.spaces().is_empty())?;
         Ok(knows.unwrap_or(false))

@@ -99,7 +99,7 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`pause`](Frontier::pause).
+    /// Fails with the errors of [`pause`](Frontier::pause).
     pub fn resume(&self, held: Held<'_>) -> S::Answer<()> {
         self.hold("CHG.RESUME", held)
     }

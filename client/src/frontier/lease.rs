@@ -212,8 +212,8 @@ pub enum Pause {
     For(Duration),
     /// A pause that the server computes from the properties of the fetch.
     Computed(Facts),
-    /// The pause that is stored for the group ([`Limits::delay`](super::Limits::delay)). If none is
-    /// stored, the call fails.
+    /// The pause that is stored for the group ([`Limits::delay`](super::Limits::delay)). If no
+    /// pause is stored, the call fails.
     Stored,
 }
 
@@ -546,8 +546,8 @@ impl<S: Steps> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`release`](Frontier::release), and `UNBLOCKED` when the server became a
-    /// replica during the wait; the lease is released in that case.
+    /// Fails with the errors of [`release`](Frontier::release), and `UNBLOCKED` when the server
+    /// became a replica during the wait; the lease is released in that case.
     pub fn release_and_next(
         &self,
         lease: &Lease,

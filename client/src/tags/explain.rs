@@ -16,7 +16,8 @@ map_reply! {
         why: String,
         /// Format of the line: `CDX`, `CDXJ`, `FILE` or `RECORD`.
         format: String,
-        /// Record id of the capture. The capture's own tags are stored under this id.
+        /// Record id of the capture. The tag space stores the capture's own tags under this record
+        /// id.
         #[serde(serialize_with = "as_text")]
         record: Vec<u8>,
         /// Tags of the capture, each with its source.
@@ -84,7 +85,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`filter_lines`](TagSpace::filter_lines).
+    /// Fails with the errors of [`filter_lines`](TagSpace::filter_lines).
     pub fn explain(&self, filter: &Filter<'_>, line: impl AsRef<[u8]>) -> S::Answer<Explanation> {
         let line = line.as_ref();
         let mut explain = self.command("TAGS.EXPLAIN");

@@ -241,7 +241,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`filter_lines`](TagSpace::filter_lines).
+    /// Fails with the errors of [`filter_lines`](TagSpace::filter_lines).
     pub fn filter_blob(&self, filter: &Filter<'_>, text: impl AsRef<[u8]>) -> S::Answer<Vec<u8>> {
         let text = text.as_ref();
         self.filter(filter, "LINES", Captures::Blob(text))
@@ -259,7 +259,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`filter_lines`](TagSpace::filter_lines).
+    /// Fails with the errors of [`filter_lines`](TagSpace::filter_lines).
     pub fn indices(&self, filter: &Filter<'_>, batch: Captures<'_>) -> S::Answer<Vec<u64>> {
         if batch.is_empty() {
             return self.server.ask(Call::known(Vec::new()));
@@ -279,7 +279,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`filter_lines`](TagSpace::filter_lines).
+    /// Fails with the errors of [`filter_lines`](TagSpace::filter_lines).
     pub fn bits(&self, filter: &Filter<'_>, batch: Captures<'_>) -> S::Answer<Vec<u8>> {
         if batch.is_empty() {
             return self.server.ask(Call::known(Vec::new()));
@@ -299,7 +299,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`filter_lines`](TagSpace::filter_lines).
+    /// Fails with the errors of [`filter_lines`](TagSpace::filter_lines).
     pub fn count(&self, filter: &Filter<'_>, batch: Captures<'_>) -> S::Answer<u64> {
         if batch.is_empty() {
             return self.server.ask(Call::known(0));
@@ -321,7 +321,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`filter_lines`](TagSpace::filter_lines).
+    /// Fails with the errors of [`filter_lines`](TagSpace::filter_lines).
     pub fn tagged(&self, filter: &Filter<'_>, batch: Captures<'_>) -> S::Answer<Vec<Tagged>> {
         if batch.is_empty() {
             return self.server.ask(Call::known(Vec::new()));

@@ -86,7 +86,7 @@ enum Kind {
     },
 }
 
-/// The text that a test reads.
+/// The part of a line that a filter tests.
 #[derive(Clone, Debug)]
 enum Subject {
     Line,
@@ -155,7 +155,7 @@ impl Filter {
     }
 
     /// Returns true if a value of the filter's [`field`](Filter::field) or [`column`](Filter::column) passes.
-    /// `None` if the filter reads whole lines or tags.
+    /// Returns `None` if the filter reads whole lines or tags.
     ///
     /// ```
     /// use crawlspace_cdx::{Dialect, Filter, Limits};
@@ -173,8 +173,8 @@ impl Filter {
         }
     }
 
-    /// Returns the negation flag and the tags of a test of tags, any of which matches. `None` for other
-    /// tests.
+    /// Returns the negation flag and the tags of a test of tags, any of which matches. Returns `None`
+    /// for other tests.
     ///
     /// ```
     /// use crawlspace_cdx::{Dialect, Filter, Limits};

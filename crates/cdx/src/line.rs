@@ -206,8 +206,8 @@ impl<'a> Line<'a> {
 
     /// Returns the value of a field. A standard field without a column in the format is `-`; a field that is
     /// missing from a CDXJ line, or is `null`, is empty. JSON strings are decoded, numbers and booleans are
-    /// returned as written, and arrays and objects as JSON. `None` only for [`Field::Other`] of a line that
-    /// is not CDXJ.
+    /// returned as written, and arrays and objects as JSON. Returns `None` only for [`Field::Other`] of a
+    /// line that is not CDXJ.
     ///
     /// ```
     /// use crawlspace_cdx::{Field, Format, Line, Read};
@@ -275,7 +275,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Returns the column with this number, starting at 0. `None` if the line has fewer
+    /// Returns the column with this number, starting at 0. Returns `None` if the line has fewer
     /// [`columns`](Line::columns).
     pub fn column(&self, number: usize) -> Option<Cow<'a, [u8]>> {
         if number >= self.columns() {

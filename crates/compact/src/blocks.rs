@@ -189,12 +189,12 @@ impl<T> Slab<T> {
         self.list.get_mut(number as usize).expect("a number in use")
     }
 
-    /// Returns the element with this number, if it exists. The element may be unused.
+    /// Returns the element with this number, in use or not, if it exists.
     pub fn peek(&self, number: u32) -> Option<&T> {
         self.list.get(number as usize)
     }
 
-    /// Returns a mutable reference to the element with this number, if it exists. The element may be unused.
+    /// Returns a mutable reference to the element with this number, in use or not, if it exists.
     pub fn peek_mut(&mut self, number: u32) -> Option<&mut T> {
         self.list.get_mut(number as usize)
     }

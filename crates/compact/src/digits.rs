@@ -12,7 +12,7 @@ pub enum Case {
     Lower,
     /// Upper-case letters.
     Upper,
-    /// Both, including mixed case.
+    /// Upper, lower and mixed case.
     Any,
 }
 
@@ -35,8 +35,8 @@ fn spell(values: u64, case: Case) -> u64 {
 fn read_eight(case: Case, digits: [u8; 8], wrong: &mut u64) -> [u8; 4] {
     let mut word = u64::from_le_bytes(digits);
     if case == Case::Any {
-        // Every digit has bit 5 or bit 6 set. Other bytes that the next step would accept as digits
-        // have neither bit set.
+        // Every digit has bit 5 or bit 6 set. Bytes that are not digits, but that the next step
+        // would accept, have neither bit set.
         *wrong |= !(word | word << 1) & (EACH * 0x40);
         word |= EACH * 0x20;
     }

@@ -52,7 +52,7 @@ impl Envelope {
     /// Fills in the header of a chunk whose body is complete. Returns the checksum of the chunk.
     ///
     /// # Panics
-    /// Panics if the body has 4 GiB or more. No value is that large.
+    /// Panics if the body has 4 GiB or more. No value has 4 GiB or more.
     pub fn seal(&self, chunk: &mut [u8], before: u64) -> u64 {
         let (head, body) = chunk.split_at_mut(HEAD);
         let len = u32::try_from(body.len()).expect("a body of less than 4 GiB");

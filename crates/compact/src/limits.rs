@@ -102,8 +102,8 @@ pub mod chg {
         MAX_REPORTS: u64 = 100_000;
         /// Maximum pause that back-off can cause, in milliseconds: a day.
         MAX_BACKOFF: Millis = 24 * 60 * 60 * 1000;
-        /// Pause from which back-off starts to double, in milliseconds. Shorter pauses are
-        /// increased to this value first.
+        /// Pause from which back-off starts to double, in milliseconds. The first back-off step
+        /// increases shorter pauses to this value.
         BACKOFF_BASE: Millis = 1000;
         /// Maximum number of back-off steps: enough to double [`BACKOFF_BASE`] until it exceeds
         /// [`MAX_BACKOFF`].

@@ -27,7 +27,7 @@ pub fn put_bytes(out: &mut impl Sink, bytes: &[u8]) {
     out.put_slice(bytes);
 }
 
-/// An error about malformed bytes. The text completes a sentence, as in *the log is truncated*.
+/// An error about malformed bytes. The text is the end of a sentence, as in *the log is truncated*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 

@@ -71,7 +71,7 @@ impl Client {
     /// `pace` bytes per second, averaged over each minute, fails with an error.
     ///
     /// # Errors
-    /// The errors of [`Net::send`] and [`wait`](Client::wait).
+    /// Fails with the errors of [`Net::send`] and [`wait`](Client::wait).
     pub fn send(&self, request: Request, limits: &Limits, pace: u64) -> Result<Response, Error> {
         let answer = self.wait(self.net.send(request, limits))??;
         Ok(Response {

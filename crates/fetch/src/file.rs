@@ -109,7 +109,7 @@ pub enum First {
 pub enum Opened {
     /// The server supports range requests.
     Parts(Arc<RemoteVersion>),
-    /// The server sends the whole file only.
+    /// The server does not support range requests, and sends the whole file.
     Whole(Whole),
 }
 
@@ -255,7 +255,7 @@ impl RemoteFile {
     /// Object stores answer 403 for missing objects to clients that may not list the bucket.
     ///
     /// # Errors
-    /// The errors of [`RemoteFile::version`].
+    /// Fails with the errors of [`RemoteFile::version`].
     pub async fn version_if_any(
         self: &Arc<Self>,
     ) -> Result<Option<Arc<RemoteVersion>>, SourceError> {
@@ -393,7 +393,7 @@ impl RemoteVersion {
     /// seconds.
     ///
     /// # Errors
-    /// [`SourceError::Timeout`], or those of [`read`](RemoteVersion::read).
+    /// [`SourceError::Timeout`], or the errors of [`read`](RemoteVersion::read).
     pub async fn read_within(
         self: &Arc<Self>,
         patience: Duration,

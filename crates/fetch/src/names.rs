@@ -37,7 +37,7 @@ impl Names {
         }
     }
 
-    /// Returns all addresses of a host, private or not. The error is the text of the system's error.
+    /// Returns all addresses of a host, private or not. Fails with the text of the system's error.
     pub(crate) async fn addresses(&self, host: &str) -> Resolved {
         let bare = host
             .strip_prefix('[')

@@ -10,7 +10,8 @@ use super::connection::Connection;
 const MAX_PER_SERVER: usize = 128;
 /// Maximum number of idle connections kept for all servers, which limits the number of open files.
 const MAX_IDLE: usize = 512;
-/// Time after which an idle connection is closed. Servers close theirs after a few seconds as well.
+/// Time after which an idle connection is closed. Servers also close idle connections after a few
+/// seconds.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Interval at which expired connections are closed.
 const SWEEP: Duration = Duration::from_secs(5);

@@ -86,7 +86,7 @@ pub enum Fault {
     Source,
     /// The source works, but this query fails.
     Question,
-    /// The error says nothing about the source.
+    /// The error does not show whether the source works.
     Neither,
 }
 

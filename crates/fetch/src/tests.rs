@@ -168,7 +168,7 @@ fn private_addresses_are_refused_in_all_spellings() {
         }
         let refused = ask(&net, "ftp://example.com/").await.err();
         assert!(matches!(refused, Some(Error::Refused(_))));
-        // An allowed address does not allow any other address.
+        // Allowing an address does not allow any other address.
         let net = Net::new(&[network("127.0.0.1", 32)]).unwrap();
         for (written, passes) in [
             ("127.0.0.1", true),
@@ -242,7 +242,7 @@ fn proxy_gets_absolute_urls_and_opens_tunnels() {
     let url = proxy.url("").replace("://", "://aladdin:sesame@");
     run(async {
         let net = through(&url);
-        // The name cannot be resolved here.
+        // The test machine cannot resolve this name.
         let limits = Limits::default();
         let text = body(&net, "http://user:secret@a.invalid:81/b?c#d", &limits).await;
         assert_eq!(text.unwrap(), b"text");

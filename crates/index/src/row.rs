@@ -38,8 +38,8 @@ impl PartialEq for Row {
 impl Eq for Row {}
 
 impl Row {
-    /// Creates a row from a line. `None` if the line lacks one of the three parts; the content of the JSON is
-    /// not checked.
+    /// Creates a row from a line. Returns `None` if the line lacks one of the three parts; the content of the
+    /// JSON is not checked.
     pub fn new(line: Bytes) -> Option<Row> {
         let key = memchr::memchr(b' ', &line)?;
         let second = key + 1 + memchr::memchr(b' ', &line[key + 1..])?;
@@ -143,7 +143,7 @@ impl Row {
         &self.line[self.second as usize + 1..]
     }
 
-    /// Parses the line, for filters and field selection. `None` if the JSON is invalid.
+    /// Parses the line, for filters and field selection. Returns `None` if the JSON is invalid.
     pub fn capture(&self) -> Option<Line<'_>> {
         match Line::read(&self.line, Format::Cdxj) {
             Ok(Read::Capture(line)) => Some(line),
@@ -175,7 +175,7 @@ impl Row {
     }
 
     /// Removes the members that locate the original of a revisit from the line; [`original`](Row::original) still
-    /// returns them. `None` if the JSON is invalid.
+    /// returns them. Returns `None` if the JSON is invalid.
     pub fn without_original(self) -> Option<Row> {
         let json = self.json();
         // Names may be written with escapes.
@@ -200,8 +200,8 @@ impl Row {
         })
     }
 
-    /// Returns the capture including the members removed by [`without_original`](Row::without_original). `None` if the
-    /// JSON is invalid.
+    /// Returns the capture including the members removed by [`without_original`](Row::without_original).
+    /// Returns `None` if the JSON is invalid.
     pub fn original(&self) -> Option<Line<'_>> {
         let line = self.whole.as_deref().unwrap_or(&self.line);
         match Line::read(line, Format::Cdxj) {
@@ -260,8 +260,8 @@ pub fn quote(text: &[u8], into: &mut Vec<u8>) {
     }
 }
 
-/// Parses the members of a JSON object, in order, with their values as raw JSON. `None` if the text is not a
-/// JSON object.
+/// Parses the members of a JSON object, in order, with their values as raw JSON. Returns `None` if the text
+/// is not a JSON object.
 ///
 /// ```
 /// use crawlspace_index::row::members;
@@ -312,8 +312,8 @@ pub fn text(value: &RawValue) -> Cow<'_, str> {
     }
 }
 
-/// Builds a row from its parts; `members` are as [`member`] writes them. `None` if the urlkey contains a space, or the
-/// timestamp is invalid.
+/// Builds a row from its parts; `members` are as [`member`] writes them. Returns `None` if the urlkey
+/// contains a space, or the timestamp is invalid.
 pub fn build(urlkey: &str, timestamp: &str, members: &str) -> Option<Row> {
     if urlkey.is_empty() || urlkey.bytes().any(|byte| byte.is_ascii_whitespace()) {
         return None;

@@ -253,7 +253,7 @@ fn respelled(key: &[u8], rest: &[u8]) -> Option<String> {
 }
 
 /// Returns the URL that clients request for a URL: as the URL Standard parses it, without a fragment and without
-/// credentials. `None` unless the URL is an HTTP URL with a host.
+/// credentials. Returns `None` unless the URL is an HTTP URL with a host.
 ///
 /// ```
 /// use crawlspace_index::spelling::as_requested;

@@ -27,7 +27,7 @@ pub(super) fn read_ahead<T: Send>(
             let mut piece = Vec::with_capacity(PIECE);
             let read = input.take(PIECE as u64).read_to_end(&mut piece);
             let is_last = !matches!(read, Ok(1..));
-            // Send the data that was read before the error.
+            // First send the data that was read before the error.
             let is_cut_off = read.is_err() && !piece.is_empty();
             let sent = match read {
                 Err(error) if is_cut_off => {

@@ -55,13 +55,13 @@ impl Backoff {
     }
 }
 
-/// Returns a random number from 0 to 1, derived from the random hash keys of the standard library. These
-/// suffice, because jitter need not be unpredictable.
+/// Returns a random number from 0 to 1, derived from the random hash keys of the standard library. The
+/// hash keys suffice, because jitter need not be unpredictable.
 pub fn random() -> f64 {
     (RandomState::new().hash_one(0) >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// The example of the README compiles and runs.
+/// Compiles and runs the example of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -106,7 +106,8 @@ impl Source {
         }
     }
 
-    /// Returns a range of this source as a separate source. `None` for a remote source that downloads whole members.
+    /// Returns a range of this source as a separate source. Returns `None` for a remote source that downloads
+    /// whole members.
     fn part(&self, part: Range<u64>) -> Option<Source> {
         match self {
             Source::Disk(disk) => Some(Source::Disk(disk.part(part))),
@@ -119,7 +120,8 @@ impl Source {
         }
     }
 
-    /// Returns the offset of this source in the file. `None` for a remote source that downloads whole members.
+    /// Returns the offset of this source in the file. Returns `None` for a remote source that downloads whole
+    /// members.
     fn begin(&self) -> Option<u64> {
         match self {
             Source::Disk(disk) => Some(disk.begin()),
@@ -200,8 +202,8 @@ impl Wacz {
         Wacz::of(file, source, options)
     }
 
-    /// Opens a package that is a member of this package. `None` if the member is compressed, or if this package is
-    /// remote and was opened by [`Wacz::open`].
+    /// Opens a package that is a member of this package. Returns `None` if the member is compressed, or if
+    /// this package is remote and was opened by [`Wacz::open`].
     ///
     /// # Errors
     /// Fails like [`Wacz::open`].
@@ -285,8 +287,8 @@ impl Wacz {
         entries.map(|entry| (self.directory.name(entry), entry.method == STORED))
     }
 
-    /// Returns the byte range of a member in the file. `None` if the member is compressed, or if the package is remote
-    /// and was opened by [`Wacz::open`].
+    /// Returns the byte range of a member in the file. Returns `None` if the member is compressed, or if the
+    /// package is remote and was opened by [`Wacz::open`].
     ///
     /// # Errors
     /// Fails if there is no such member, or its header does not match the directory.

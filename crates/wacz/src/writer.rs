@@ -272,7 +272,8 @@ impl Writer {
         let start = self.out.stream_position();
         let written = self.write_member(path, method, write);
         if let (Err(_), Ok(start)) = (&written, start) {
-            // Let the next member overwrite the partial one. If seeking fails, writing that member fails as well.
+            // Let the next member overwrite the partial member. If seeking fails, writing that member fails
+            // as well.
             let _ = self.out.seek(SeekFrom::Start(start));
         }
         written.map_err(|problem| Error::of_member(&self.file, path, problem))

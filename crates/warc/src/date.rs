@@ -29,7 +29,7 @@ const FORM: &[u8; 19] = b"0000-01-01T00:00:00";
 const LENGTHS: [usize; 5] = [4, 7, 10, 16, 19];
 
 impl<'a> Date<'a> {
-    /// Parses a date. `None` for any other format. Does not check that the day exists.
+    /// Parses a date. Returns `None` for any other format. Does not check that the day exists.
     pub fn parse(text: &'a [u8]) -> Option<Date<'a>> {
         let is_of_form = |(byte, form): &(&u8, &u8)| match form {
             b'0' | b'1' => byte.is_ascii_digit(),

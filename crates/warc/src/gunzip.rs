@@ -77,7 +77,7 @@ impl Gunzip {
     /// Decompresses up to `most` bytes and appends them.
     ///
     /// # Errors
-    /// The errors of [`Gunzip::step`].
+    /// Fails with the errors of [`Gunzip::step`].
     pub(crate) fn append(
         &mut self,
         packed: &[u8],

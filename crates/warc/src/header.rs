@@ -115,7 +115,7 @@ impl Header {
             let mut text = line.strip_suffix(b"\r").unwrap_or(line);
             header.is_changed |= text.len() == line.len();
             while let [text_without @ .., b'\r'] = text {
-                // A transfer in text mode has added a CR.
+                // A file transfer in text mode has added a CR to the line end.
                 text = text_without;
                 header.deviations.add(Deviation::Header);
             }
@@ -304,7 +304,7 @@ impl Header {
     }
 
     /// Returns `WARC-Date` in the format of CDX files and dedupe records: 14 digits, or 17 if the date has
-    /// fractions of a second. `None` if the date is missing, invalid, or not in UTC.
+    /// fractions of a second. Returns `None` if the date is missing, invalid, or not in UTC.
     pub fn timestamp(&self) -> Option<Vec<u8>> {
         let date = Date::parse(self.date()?)?;
         (date.zone.unwrap_or(0) == 0).then(|| date.timestamp())

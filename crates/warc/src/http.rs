@@ -145,7 +145,7 @@ impl<First> Head<First> {
     /// first line, without its line end.
     ///
     /// # Errors
-    /// The errors of `first`.
+    /// Fails with the errors of `first`.
     pub fn new<E>(
         raw: Bytes,
         first: impl FnOnce(&[u8]) -> Result<First, E>,
@@ -322,8 +322,8 @@ impl Status {
     }
 }
 
-/// Returns the end of the header at the start of the block of a record: after its first blank line. `None` if
-/// there is no blank line.
+/// Returns the end of the header at the start of the block of a record: after its first blank line. Returns
+/// `None` if there is no blank line.
 pub fn end_of_head(block: &[u8]) -> Option<usize> {
     blank_line(block).map(|line| line.end)
 }
@@ -362,8 +362,8 @@ fn is_one_of(line: &[u8], names: &[&str]) -> bool {
         .any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
 }
 
-/// Returns the length of the header at the start of these bytes, including its empty line. `None` if the
-/// header is incomplete; `from` is the number of bytes that were searched before.
+/// Returns the length of the header at the start of these bytes, including its empty line. Returns
+/// `None` if the header is incomplete; `from` is the number of bytes that were searched before.
 pub fn length(bytes: &[u8], from: usize) -> Option<usize> {
     // The end of the header may have begun in the bytes that were searched before.
     let from = from.saturating_sub(3);

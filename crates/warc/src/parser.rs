@@ -33,9 +33,9 @@ pub const MAX_OPEN: usize = 1 << 20;
 /// End of a record, as determined from the bytes after its block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ending {
-    /// Number of the bytes after the block that still belong to the record.
+    /// Number of bytes after the block that still belong to the record.
     pub size: usize,
-    /// Number of the bytes after the block, from the first on, that seem to belong to the block.
+    /// Number of bytes directly after the block that seem to belong to the block.
     pub longer: usize,
     /// True if these `longer` bytes may be superfluous line ends instead of part of the block.
     pub may_be_padding: bool,
@@ -199,7 +199,8 @@ impl Parser {
         self.deviations
     }
 
-    /// Determines the end of the record, after its block was consumed. `None` if more bytes are required.
+    /// Determines the end of the record, after its block was consumed. Returns `None` if more bytes are
+    /// required.
     ///
     /// # Errors
     /// Fails when the record does not end near the end of its block, or is truncated.

@@ -85,7 +85,7 @@ impl<R: Read> Record<'_, R> {
     /// Does the same as [`Record::finish`], and also returns the header.
     ///
     /// # Errors
-    /// The errors of [`Record::finish`].
+    /// Fails with the errors of [`Record::finish`].
     pub fn into_header(self) -> Result<(Header, Extent), Error> {
         let extent = self.reader.finish()?;
         Ok((self.header, extent))

@@ -37,7 +37,7 @@ impl<W: Write> Writer<W> {
     /// in the file, in bytes.
     ///
     /// # Errors
-    /// The errors of `out`; `InvalidInput` for a field name or value with a line end.
+    /// Fails with the errors of `out`; `InvalidInput` for a field name or value with a line end.
     pub fn write(&mut self, fields: &[(&str, &[u8])], block: &[u8]) -> io::Result<u64> {
         let mut header = b"WARC/1.1\r\n".to_vec();
         let length = block.len().to_string();

@@ -8,8 +8,8 @@ use crate::rng::Rng;
 pub struct Shape {
     /// Number of records per crawl.
     pub captures: u64,
-    /// Maximum number of WACZ files of a crawl. The minimum is 1. With `plain`, every crawl has
-    /// exactly this number.
+    /// Maximum number of WACZ files of a crawl. Every crawl has at least one WACZ file. With
+    /// `plain`, every crawl has exactly this number.
     pub waczs: u64,
     /// Percentage of fetches whose payload is known; most of these become revisits.
     pub known: u64,

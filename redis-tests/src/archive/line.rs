@@ -19,7 +19,7 @@ pub enum Layout {
     ZipNum,
     /// `indexes/index.cdx` with eleven columns.
     Cdx,
-    /// Two indexes. Each contains every second line.
+    /// Two indexes. Each of the two files contains every second line.
     Two,
 }
 

@@ -255,7 +255,7 @@ pub fn change<T>(
 pub enum Touched<'a> {
     /// Hashes of these groups.
     Groups(&'a [&'a [u8]]),
-    /// The hashes of any groups.
+    /// The hash of any group.
     AnyGroup,
 }
 

@@ -13,7 +13,7 @@ pub(super) struct Form<'a> {
 }
 
 impl<'a> Form<'a> {
-    /// Finds the first part. `None` if the content type has no boundary, or an invalid one.
+    /// Finds the first part. Returns `None` if the content type has no boundary, or an invalid one.
     pub(super) fn read(content_type: &str, body: &'a [u8]) -> Option<Form<'a>> {
         let boundary = parameter(content_type, "boundary")?;
         let (last, before) = boundary.as_bytes().split_last()?;

@@ -10,7 +10,7 @@ use unicode_normalization::char::{canonical_combining_class, compose, decompose_
 /// Maximum length of a label in bytes.
 const MAX_LABEL_BYTES: usize = 63;
 
-/// Converts a name to ASCII. `None` if the name cannot be converted.
+/// Converts a name to ASCII. Returns `None` if the name cannot be converted.
 pub(super) fn to_ascii(name: &str) -> Option<Vec<u8>> {
     if name.is_ascii() {
         let mut labels = name.rsplit('.');
@@ -151,7 +151,7 @@ fn is_left_to_right(c: char) -> bool {
     !tables::unassigned_code_point(c) && tables::bidi_l(c)
 }
 
-/// Appends Punycode (RFC 3492). `None` if the result would be too long for a label.
+/// Appends Punycode (RFC 3492). Returns `None` if the result would be too long for a label.
 fn push_punycode(label: &[char], ascii: &mut Vec<u8>) -> Option<()> {
     const DIGITS: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
     // Every character becomes at least one byte.

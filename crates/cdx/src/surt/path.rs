@@ -108,8 +108,8 @@ fn session(path: &[u8], length: fn(&[u8]) -> Option<usize>) -> Option<(usize, us
 
 const ID: usize = 24;
 
-/// Returns the length of `x(id)x(id)…` at the start of a text. `None` unless `)/` follows; this closing parenthesis is
-/// not counted.
+/// Returns the length of `x(id)x(id)…` at the start of a text. Returns `None` unless `)/` follows; this
+/// closing parenthesis is not counted.
 fn units(text: &[u8]) -> Option<usize> {
     let is_unit = |unit: &[u8]| match unit {
         [b'a'..=b'z', b'(', id @ .., b')'] => is_id(id),

@@ -147,7 +147,7 @@ impl Stream {
         Ok(Some(piece))
     }
 
-    /// Requests all remaining bytes. A server may send fewer.
+    /// Requests all remaining bytes. A server may send fewer bytes.
     async fn ask(&mut self) -> Result<Current, Error> {
         let range = self.end.map(|end| format!("bytes={}-{}", self.at, end - 1));
         let answer = self.file.ask_once(range.as_deref()).await;

@@ -118,7 +118,7 @@ impl Integer {
         Integer { called, ..self }
     }
 
-    /// Puts a keyword before the integer. Errors then use the keyword as its name.
+    /// Puts a keyword before the integer. Errors use the keyword as the name of the integer.
     pub fn after(self, word: &'static str) -> After<Integer> {
         Shape::after(self.called(word), word)
     }

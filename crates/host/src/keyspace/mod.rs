@@ -24,7 +24,7 @@ pub enum KeyType {
     SortedSet,
     /// A string.
     String,
-    /// A type that the module defines. Errors show this name.
+    /// A type that the module defines. Errors show the name of the type.
     Native(&'static str),
 }
 
@@ -161,13 +161,13 @@ pub trait Keyspace {
 
     /// Returns a field of a hash.
     fn hash_get(&mut self, key: &Self::Name, field: &[u8]) -> Result<Option<Self::Value>>;
-    /// Returns several fields of a hash in one call. The field names are prepared.
+    /// Returns several fields of a hash in one call. The field names are prepared names.
     fn hash_get_many<const N: usize>(
         &mut self,
         key: &Self::Name,
         fields: [&Self::Name; N],
     ) -> Result<[Option<Self::Value>; N]>;
-    /// Sets several fields of a hash in one call. The field names are prepared.
+    /// Sets several fields of a hash in one call. The field names are prepared names.
     fn hash_set_many(&mut self, key: &Self::Name, fields: &[(&Self::Name, &[u8])]) -> Result<()>;
     /// Returns true if a hash has the field.
     fn hash_has(&mut self, key: &Self::Name, field: &[u8]) -> Result<bool>;

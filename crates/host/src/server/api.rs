@@ -132,7 +132,7 @@ impl AsRef<[u8]> for RmString {
 
 impl Clone for RmString {
     fn clone(&self) -> Self {
-        // SAFETY: main thread; the string is alive. One more reference, released by `drop`.
+        // SAFETY: main thread; the string is alive. The new reference is released by `drop`.
         unsafe { rm!(RedisModule_RetainString(ptr::null_mut(), self.raw)) };
         RmString { ..*self }
     }

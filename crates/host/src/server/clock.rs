@@ -90,7 +90,7 @@ mod tests {
             clock.read(9 * HOUR + 1_000_000, at(2)),
             10 * HOUR + 2_000_000
         );
-        // The server's clock is corrected. This clock must not add a second hour.
+        // The server's clock is corrected. This clock must not add an hour a second time.
         assert_eq!(
             clock.read(10 * HOUR + 3_000_000, at(3)),
             10 * HOUR + 3_000_000

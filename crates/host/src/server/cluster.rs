@@ -254,7 +254,8 @@ fn elsewhere(ctx: Ctx, prefix: &RmString, slot: usize) -> String {
     let may_use = ask(ctx, c"EXISTS", &[prefix]).is_ok();
     match nodes.open(slot) {
         Some(Open::Migrating(_)) | Some(Open::Importing(_)) if may_use => try_again(slot),
-        // Imitate the server's reply to a command with one key. Here, this key is the prefix.
+        // Imitate the server's reply to a command with one key. The module treats the prefix as
+        // this key.
         Some(Open::Migrating(to)) => format!("ASK {slot} {}", endpoint(ctx, nodes, to)),
         _ => match nodes.owner(slot) {
             Some(owner) => format!("MOVED {slot} {}", endpoint(ctx, nodes, owner)),

@@ -181,7 +181,7 @@ extern "C" fn entry<C: Act>(
     raw::REDISMODULE_OK as c_int
 }
 
-/// A command that only the module itself sends: `name key argument …`. Its reply is `OK`.
+/// A command that only the module itself sends: `name key argument …`. The command replies `OK`.
 pub trait Internal {
     /// Name in lower case.
     const NAME: &'static CStr;

@@ -61,7 +61,7 @@ pub(super) static SLICES: Metric = Metric::new(c"slices");
 /// Duration of the longest slice, in microseconds.
 pub(super) static SLICE_LONGEST_US: Metric = Metric::new(c"slice_longest_us");
 /// Maximum CPU time of the server's thread in a slice, in microseconds. The load of other processes
-/// does not increase it.
+/// does not increase this time.
 pub(super) static SLICE_LONGEST_CPU_US: Metric = Metric::new(c"slice_longest_cpu_us");
 /// 1 if the module is subscribed to all kinds of keyspace events, otherwise 0. The module
 /// subscribes at its first command.

@@ -177,7 +177,7 @@ impl<C: Cached> Registry<C> {
         })
     }
 
-    /// Passes a change on to the caches. `on_key` handles changes of single keys.
+    /// Passes a change to the caches. `on_key` handles changes of single keys.
     pub fn on_change(&self, change: Change<'_>, on_key: impl FnOnce(&mut Scopes<C>, c_int, &[u8])) {
         let Some(mut scopes) = self.scopes.try_borrow() else {
             self.invalid.store(true, Relaxed);

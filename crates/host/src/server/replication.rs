@@ -128,7 +128,8 @@ extern "C" fn changed(_: RawCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_voi
     invalidate();
 }
 
-/// Subscribes to events about forks and replicas. `notify` passes on the other relevant events.
+/// Subscribes to events about forks and replicas. `notify` reports all other relevant events to
+/// this module.
 ///
 /// # Safety
 /// Called once, with the context of the module's load.

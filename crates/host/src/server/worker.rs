@@ -113,7 +113,7 @@ static COMING: [Condvar; 2] = [const { Condvar::new() }; 2];
 /// Blocked clients by address, each with the flag that stops its task.
 static WAITING: MainThread<FxHashMap<usize, Arc<AtomicBool>>> =
     MainThread::new(FxHashMap::with_hasher(FxBuildHasher));
-/// Completed orders whose reply was not passed on yet.
+/// Completed orders whose replies were not sent yet.
 static DONE: Mutex<Vec<Order>> = Mutex::new(Vec::new());
 /// Descriptor that wakes the event loop when orders are complete.
 static EVENT: AtomicI32 = AtomicI32::new(-1);
@@ -214,7 +214,7 @@ impl Pool {
     }
 }
 
-/// Takes the order whose turn it is. Blocks until there is one.
+/// Takes the order whose turn it is. Blocks until an order is available.
 fn next_order(kind: usize) -> Taken<Order> {
     let mut pool = Pool::lock();
     loop {

@@ -124,8 +124,8 @@ impl Job<'_> {
 }
 
 impl Built {
-    /// Passes each row to `take`, sorted by their bytes, and without its line end. Repeated rows are passed once.
-    /// Returns the counts of the records and rows.
+    /// Passes each row to `take`, sorted by their bytes, and without its line end. Passes repeated rows only
+    /// once. Returns the counts of the records and rows.
     ///
     /// # Errors
     /// Fails if a temporary file cannot be read, if the work was cancelled, or with the error of `take`.

@@ -201,7 +201,7 @@ impl Content {
         let mut payload = Vec::new();
         if is_http && header.content_length() > 0 {
             let mut block = record.http_head()?;
-            // The final response follows interim responses.
+            // Skip interim responses, which precede the final response.
             while http::interim_heads(&[&block[..], b"HTTP/"].concat()) == block.len() {
                 let next = record.http_head()?;
                 if !http::is_response(&next) {

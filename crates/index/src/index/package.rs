@@ -158,8 +158,8 @@ impl Package {
         self.archives.contains_key(name)
     }
 
-    /// Returns the position of the WARC file with this name. `None` if the WARC file is missing, or if its
-    /// ZIP member is compressed.
+    /// Returns the position of the WARC file with this name. Returns `None` if the WARC file is missing,
+    /// or if its ZIP member is compressed.
     ///
     /// # Errors
     /// Fails if the package cannot be read.

@@ -152,8 +152,8 @@ pub fn shortest(digits: &[u8]) -> &[u8] {
     shortest
 }
 
-/// Returns the distance of a line from the requested time in seconds; 0 in other orders. `None` if the
-/// timestamp of the line is invalid.
+/// Returns the distance of a line from the requested time in seconds; 0 in other orders. Returns
+/// `None` if the timestamp of the line is invalid.
 #[inline]
 pub fn distance(order: Order, line: &[u8], shape: Shape) -> Option<u64> {
     match order {

@@ -175,7 +175,7 @@ impl<'a> LineBuffer<'a> {
             match (ended, part) {
                 (false, _) => self.sort(same, depth + PIECE, part),
                 (true, Part::Key) => self.sort(same, 0, Part::Whole),
-                // The lines are equal.
+                // Both lines are equal.
                 (true, Part::Whole) => {}
             }
         }

@@ -78,7 +78,7 @@ struct Disk {
     tells: AtomicBool,
 }
 
-/// The state of an open file at some moment.
+/// A snapshot of the state of an open file.
 #[derive(Debug)]
 struct FileState {
     version: FileVersion,
@@ -500,7 +500,7 @@ impl Disk {
         lock(&self.file).clone()
     }
 
-    /// Reads cached pages only. `None` if the read may have to wait for the disk.
+    /// Reads cached pages only. Returns `None` if the read may have to wait for the disk.
     fn read_in_memory(&self, file: &File, offset: u64, room: &mut [u8]) -> Option<usize> {
         if may_wait() || !self.tells.load(Ordering::Relaxed) {
             return None;

@@ -45,8 +45,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Finds the urlkey and the timestamp at the start of a line. `None` if the urlkey or the timestamp is
-    /// missing; the rest of the line is not checked.
+    /// Finds the urlkey and the timestamp at the start of a line. Returns `None` if the urlkey or the
+    /// timestamp is missing; the rest of the line is not checked.
     #[inline]
     pub fn of(line: &[u8]) -> Option<Shape> {
         let key = memchr::memchr(b' ', line)?;

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use crate::row::Row;
 use crate::timestamp::{self, Timestamp};
 
-/// The order of rows.
+/// The order in which a query returns rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// By urlkey, then by time.

@@ -21,7 +21,8 @@ use crate::sorted::line::Writer;
 use crate::source::{Batch, Batches, SourceError};
 use crawlspace_fetch::blocking;
 
-/// Maximum number of bytes read in a step on the caller's thread. Small in tests, to have many steps.
+/// Maximum number of bytes read in a step on the caller's thread. The number is small in tests, so
+/// that queries take many steps.
 const MAX_QUICK_STEP: usize = if cfg!(test) { 6 << 10 } else { 128 << 10 };
 /// Maximum number of bytes read on the caller's thread in all steps of a query; later steps run on a blocking thread.
 const MAX_QUICK_TOTAL: usize = 512 << 10;
@@ -245,7 +246,7 @@ impl Running {
             let (polled, step, awaited) = if here {
                 let whole = Step::here(self.quick);
                 let taken = whole.take(work.as_mut());
-                // Steps that read nothing count as well.
+                // Steps that read nothing also use up the budget.
                 let read = (whole.left - taken.1.left).max(4096);
                 self.quick = self.quick.saturating_sub(read);
                 taken

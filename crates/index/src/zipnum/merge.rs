@@ -14,7 +14,8 @@ use crate::{Error, Work};
 /// Maximum number of indexes that are merged at once; more are merged in rounds. Each index takes the memory
 /// of a block.
 const MAX_INPUTS: usize = 1024;
-/// Maximum number of indexes whose files stay open. With more, a file is opened for each read.
+/// Maximum number of indexes whose files stay open. If more indexes are merged, a file is opened
+/// for each read.
 const MAX_OPEN_INPUTS: usize = 32;
 /// Compressed size in bytes from which a block counts as large, regardless of its number of lines.
 const HEAVY: u64 = 16 << 10;
@@ -86,7 +87,7 @@ impl Drop for Rounds<'_> {
 struct Input {
     secondary: Secondary,
     here: Here,
-    /// The block after the current one.
+    /// The block after the current block.
     after: Option<Block>,
     /// The text of the current block, once it is decompressed.
     text: Vec<u8>,
@@ -256,7 +257,7 @@ impl Input {
         if let Here::Block(block) = &self.here {
             self.secondary.text(block, packed, &mut self.text)?;
             // To keep the number of open files low, an input closes its file before it decompresses a block.
-            // It keeps the file open while it copies blocks.
+            // An input keeps its file open while it copies blocks.
             self.secondary.release();
             self.here = Here::Line;
             self.line = 0..0;

@@ -41,7 +41,8 @@ impl Blocks {
         })
     }
 
-    /// Returns the text of the next block: whole lines with their line ends. `None` after the last block.
+    /// Returns the text of the next block: whole lines with their line ends. Returns `None` after the
+    /// last block.
     ///
     /// # Errors
     /// [`Error::Damaged`], with the offset, if the two files do not match or a block is damaged.

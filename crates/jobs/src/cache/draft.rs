@@ -115,7 +115,7 @@ impl Draft {
         let manifest = self.folder.join(MANIFEST);
         write(&manifest, &bytes)?;
         if !lock.is_valid() {
-            // The folder may belong to another builder now.
+            // By now, the folder may belong to another builder.
             self.published = true;
             return Err(Error::Damaged {
                 entry: std::mem::take(&mut self.entry),
@@ -173,9 +173,9 @@ impl Draft {
         Ok(())
     }
 
-    /// The manifest is renamed last: without it, a file is not an entry. The mark is created first.
-    /// If the builder dies before it writes the manifest, the mark shows that the file belongs to
-    /// this cache.
+    /// Creates the mark first: if the builder dies before it writes the manifest, the mark shows
+    /// that the file belongs to this cache. Renames the manifest last: a file without a manifest is
+    /// not an entry.
     fn publish_file(&self, manifest: &Path) -> Result<(), Error> {
         touch(&self.entry);
         let rename =

@@ -92,8 +92,8 @@ pub(super) struct Held {
 const TRIES: usize = 5;
 
 impl Held {
-    /// Opens and locks the manifest of an entry. `None` if the manifest does not exist, or the entry is
-    /// being removed.
+    /// Opens and locks the manifest of an entry. Returns `None` if the manifest does not exist, or the
+    /// entry is being removed.
     pub(crate) fn open(path: &Path) -> Result<Option<Held>, Error> {
         for _ in 0..TRIES {
             let file = match open_file(path) {

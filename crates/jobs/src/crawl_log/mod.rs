@@ -176,8 +176,9 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Returns the position of the record of this capture, if Heritrix 3 logged it. `None` for revisits
-    /// (`duplicate:digest`, `duplicate:server-not-modified`, `warcRevisit:…`): their records have no payload.
+    /// Returns the position of the record of this capture, if Heritrix 3 logged it. Returns `None` for
+    /// revisits (`duplicate:digest`, `duplicate:server-not-modified`, `warcRevisit:…`): their records have no
+    /// payload.
     pub fn written(&self) -> Option<Origin<'a>> {
         self.read_notes().written()
     }
@@ -221,7 +222,7 @@ fn opaque(field: &[u8]) -> Result<Option<&str>, Bad> {
     let digest = colon.and_then(|at| field.get(at + 1..)).unwrap_or(field);
     match std::str::from_utf8(digest).map_err(|_| Bad::Digest)? {
         "-" => Ok(None),
-        // The name of an algorithm without a digest.
+        // A field that has only the name of an algorithm, and no digest.
         "" => Err(Bad::Digest),
         digest if digest.is_ascii() && is_word(digest) => Ok(Some(digest)),
         _ => Err(Bad::Digest),

@@ -85,8 +85,8 @@ impl<'a> Notes<'a> {
         }
     }
 
-    /// Returns the position of the record, from `warcFilename` and `warcFileOffset`. `None` for revisit records, which
-    /// have no payload.
+    /// Returns the position of the record, from `warcFilename` and `warcFileOffset`. Returns `None` for
+    /// revisit records, which have no payload.
     pub(crate) fn written(&self) -> Option<Origin<'a>> {
         if self.stored != Stored::Own {
             return None;

@@ -46,7 +46,7 @@ pub(crate) struct Counts {
     pub no_captures: u64,
     /// Lines about text, which a deduplication index leaves out.
     pub text: u64,
-    /// Rows: all other lines.
+    /// Rows of the index, one for each other line.
     pub rows: u64,
     /// Rows with a position from an annotation.
     pub duplicates: u64,

@@ -108,7 +108,7 @@ impl From<Refused> for Error {
 /// # Errors
 /// Fails if the lines cannot be read, if the dedupe index returns an error or cannot be reached, or
 /// if there is a crawl of that name with other records. The records sent so far stay uncommitted.
-/// Loading the same index again continues after them.
+/// Loading the same index again continues after these records.
 pub fn load(
     index: &Index,
     name: &CrawlName,

@@ -17,7 +17,8 @@ const MAX_DEPTH: usize = 64;
 /// A listing that is still to be read.
 struct Listing {
     url: Url,
-    /// Links only count below this URL. `None` for the place itself, whose URL is only known after redirects.
+    /// Links to URLs that are not below this URL are ignored. `None` for the place itself, whose URL is only
+    /// known after redirects.
     base: Option<Url>,
 }
 

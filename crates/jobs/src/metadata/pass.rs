@@ -48,7 +48,7 @@ pub(super) fn read(
         };
         pass.read(Reader::new(shown.clone(), &mut seen).with_shared_members())
     };
-    // A cancellation is not an error of the file.
+    // Return a cancellation unchanged, because it is not an error of the file.
     work.check()?;
     match outcome? {
         Whose::Ours => found.files.push(Input {
@@ -420,7 +420,7 @@ impl BufRead for Block<'_> {
 
     fn consume(&mut self, n: usize) {
         if let Some(digester) = &mut self.digester {
-            // This does not read, because the bytes are buffered.
+            // This call does not read, because the bytes are buffered.
             if let Ok(here) = self.inner.fill_buf() {
                 digester.update(here.get(..n).unwrap_or(here));
             }

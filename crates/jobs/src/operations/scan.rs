@@ -63,7 +63,7 @@ pub(super) struct Item {
     pub path: PathBuf,
 }
 
-/// The contents of the caches.
+/// The contents of the folders of the caches.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
     /// Entries, sorted by name.
@@ -155,7 +155,8 @@ impl Item {
         manifest_of(&self.path, self.layer.form)
     }
 
-    /// Returns the manifest, or the reason why it cannot be read. `None` if there is no manifest.
+    /// Returns the manifest, or the reason why it cannot be read. Returns `None` if there is no
+    /// manifest.
     pub(crate) fn manifest(&self) -> Option<Result<Manifest, Unreadable>> {
         let manifest = read_manifest(&self.manifest_path())?;
         Some(manifest.and_then(|manifest| {
@@ -164,8 +165,8 @@ impl Item {
         }))
     }
 
-    /// Returns what is wrong with an entry that has lost its manifest but still has a mark. `None` for foreign files,
-    /// and for entries that are being built or removed, or are gone.
+    /// Returns what is wrong with an entry that has lost its manifest but still has a mark. Returns `None`
+    /// for foreign files, and for entries that are being built or removed, or are gone.
     pub(crate) fn lost_manifest(&self) -> Option<&'static str> {
         let is_marked = with_end(&self.path, ".seen").is_file();
         let is_lost =

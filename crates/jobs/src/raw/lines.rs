@@ -191,7 +191,7 @@ fn push_migrated(line: &[u8], migrations: &Migrations, into: &mut Vec<u8>) -> bo
 }
 
 /// Returns the sort key of a line: the URL of a line of a `crawl.log`, and the whole line of a CDX, which begins with
-/// the URL. `None` for a header. `is_whole` is false for a last line without a line feed.
+/// the URL. Returns `None` for a header. `is_whole` is false for a last line without a line feed.
 fn key_of(kind: Kind, line: &[u8], is_whole: bool) -> Result<Option<Range<usize>>, Bad> {
     match kind {
         Kind::Cdx if cdx_line::is_header(line) => Ok(None),

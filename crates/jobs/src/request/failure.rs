@@ -13,7 +13,7 @@ pub(super) enum Failure {
     Transient(String, Option<Duration>),
     /// An invalid response, or a permanent error of the server.
     Answer(String),
-    /// An error on this side.
+    /// An error on the client's side.
     Own(Error),
 }
 

@@ -18,8 +18,8 @@ pub struct Known {
     pub location: Location,
     /// The name in a list, if it differs from the name of the file.
     pub name: Option<String>,
-    /// The hash according to a list. For a package at a URL, this hash is trusted, because computing the hash
-    /// would require downloading the whole package.
+    /// The hash of the package according to a list. For a package at a URL, this hash is trusted, because
+    /// computing the hash would require downloading the whole package.
     pub hash: Option<String>,
 }
 

@@ -91,9 +91,9 @@ fn required_in(text: &str) -> Result<Vec<Required>, Problem> {
 /// Replaces the list of packages that this package requires, and returns whether it changed.
 ///
 /// The new file is written next to the old one and replaces it atomically once it is on the disk; after any earlier
-/// error, the old file is intact. Meanwhile, the disk needs room for both. All other members are preserved byte by byte
-/// and in order, and so is the rest of `datapackage.json`; the hash in `datapackage-digest.json` is updated. If the
-/// list is unchanged, the file is not touched.
+/// error, the old file is intact. During the replacement, the disk needs room for both files. All other
+/// members are preserved byte by byte and in order, and so is the rest of `datapackage.json`; the hash in
+/// `datapackage-digest.json` is updated. If the list is unchanged, the file is not touched.
 ///
 /// ```no_run
 /// use crawlspace_wacz::package::{set_requires, Required, Signature};
@@ -250,7 +250,7 @@ mod tests {
             "{{\n  \"z\": 1,\n  \"a\": [\n    2\n  ],\n  \"relation\": {{\n    \"requires\": {list}\n  }}\n}}\n"
         );
         assert_eq!(with(before, &["x"]), after);
-        // Replace it by a shorter list.
+        // Replace the list by a shorter list.
         assert_eq!(with(&after, &[]), after.replace(list, "[]"));
         let tabs = "{\n\t\"relation\": {\n\t\t\"b\": 1\n\t}\n}";
         assert_eq!(

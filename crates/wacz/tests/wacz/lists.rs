@@ -299,7 +299,7 @@ fn nested_lists_have_paths_relative_to_their_own_folders() {
             entry("a.wacz", None),
             entry("sub/b.wacz", Some("c1")),
             entry("sub/d.wacz", Some("own")),
-            // The list is named twice, and read once.
+            // The list appears twice, but is read once.
             entry("sub/../e.wacz", Some("c2")),
             entry("sub/f.wacz", Some("c1")),
             entry("z.wacz", None),

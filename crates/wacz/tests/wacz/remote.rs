@@ -325,7 +325,7 @@ fn file_that_changes_meanwhile_is_noticed() {
             assert!(error.is_transient());
         }
     }
-    // Replace the file by a shorter one.
+    // Replace the file by a shorter file.
     let host = FileHost::start();
     host.put(WACZ, &package.bytes, Manners::default());
     let wacz = open(&host).unwrap();

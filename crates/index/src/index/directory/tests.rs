@@ -162,7 +162,7 @@ fn added_changed_and_removed_files_are_found() {
                     files.insert(at, File::written(&path, &mut rng));
                 }
             }
-            // Files may change while others are being read.
+            // Files may change while other files are being read.
             if rng.chance(20) {
                 waiting.drain(..).for_each(|entry| batch.add(&entry));
             }

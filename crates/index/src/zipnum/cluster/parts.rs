@@ -22,8 +22,8 @@ const MAX_CACHED: usize = 4096;
 
 /// Maximum number of paths that are tried for a part.
 pub(super) const MAX_PATHS: usize = 16;
-/// Time after a failed read for which a path is tried last. In tests, it is long enough not to
-/// expire.
+/// Time after a failed read for which a path is tried last. In tests, the time is long enough not
+/// to expire.
 const AVOIDED_FOR: Duration = Duration::from_secs(if cfg!(test) { 3600 } else { 10 });
 
 /// A file that is expected to contain a part.
@@ -65,7 +65,7 @@ pub(crate) struct Parts {
     index: Location,
     loc: NamedFile,
     net: Option<Arc<Net>>,
-    /// The files, if they never change.
+    /// The files of a cluster whose files never change.
     fixed: Option<Arc<PartFiles>>,
     cache: Mutex<PartCache>,
 }

@@ -116,7 +116,7 @@ fn grown_metadata_file_is_read_again() {
     assert_eq!(count(&get(&caches, IndexKind::Full, "7"), "originCdx"), 0);
     fs::write(&path, &whole).expect("a file");
     assert!(count(&get(&caches, IndexKind::Full, "7"), "originCdx") > 10);
-    // Compressing the file changes nothing.
+    // Compressing the file does not change the index.
     let packed = stage.archive().join("7-metadata-1.warc.gz");
     write_metadata(&packed, 7, 1, &crawl_log, Some(&cdx), Form::WarcGz);
     fs::remove_file(&path).expect("removed");
