@@ -6,7 +6,7 @@
 //!
 //! Numbers of ten or more digits in a block ` ```redis live ` are times and tokens. Such a number
 //! matches any number of the same length. If the number occurs again on the page, even in a
-//! command, it stands for the same actual number.
+//! command, it represents the same actual number.
 
 use std::collections::BTreeMap;
 

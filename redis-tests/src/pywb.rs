@@ -68,8 +68,8 @@ impl Pywb {
         self.run(module, folder(config), workers)
     }
 
-    /// Starts the replay application of pywb. For the collections of the configuration, it uses the
-    /// index and resource APIs of another server instead of its own.
+    /// Starts the replay application of pywb. For the collections of the configuration, pywb uses
+    /// the index and resource APIs of another server instead of its own.
     ///
     /// # Panics
     /// Panics if pywb does not start.

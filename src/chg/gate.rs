@@ -26,7 +26,8 @@ const LAST: f64 = 0.999;
 /// group qualifies, the next group becomes the representative anyway, and the search continues when
 /// that group is due.
 const LOOKED_AT: usize = 1000;
-/// Maximum number of entries of a gate's list to search for a group that leaves the gate.
+/// Maximum number of entries of a gate's list that are searched for a group that is removed from
+/// the gate.
 const MAX_SEARCHED: u64 = 1000;
 
 impl<K: Store> Frontier<K> {

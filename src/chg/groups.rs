@@ -26,9 +26,9 @@ pub(super) struct Groups<K: Store> {
     /// A released group whose write is deferred until the lease after the release is known, or
     /// until the group is read.
     unsaved: RefCell<Option<Box<Loaded<K>>>>,
-    /// Leased groups as they were last written, so that a release need not read them again. The
-    /// cache evicts a group when another operation loads it, because that operation may write to
-    /// its hash, and when a plain client writes to it.
+    /// Leased groups in the state in which they were last written, so that a release need not read
+    /// them again. The cache evicts a group when another operation loads it, because that operation
+    /// may write to its hash, and when a plain client writes to it.
     leased: RefCell<HashMap<Id, Box<Loaded<K>>>>,
 }
 
@@ -459,7 +459,7 @@ impl<K: Store> Loaded<K> {
         }
     }
 
-    /// Returns the number of URIs that the key counts.
+    /// Returns the number of URIs that the stored group counts.
     pub(super) fn stored_count(&self) -> u64 {
         if let Some((_, count)) = &self.stored {
             return count.get();

@@ -133,9 +133,9 @@ impl<K: Store> Judge<'_, K> {
     }
 
     /// Returns the time from which a group can be leased, according to its URIs, its pause and its gates.
-    /// Also returns the time from which its next URI can be leased after the first of its leases has expired.
-    /// With an execution, considers only the URIs of this execution. Returns `None` if nothing can be leased
-    /// because the group is blocked, paused, or has no such URI.
+    /// Also returns the time from which the group's next URI can be leased after the first of its leases has
+    /// expired. With an execution, considers only the URIs of this execution. Returns `None` if nothing can
+    /// be leased because the group is blocked, paused, or has no such URI.
     pub(super) fn leasable_from(
         &self,
         ks: &mut K,

@@ -44,8 +44,8 @@ impl Info {
         }
     }
 
-    /// Returns the number of tags of the ids of a kind. A tag is counted once for each id that has
-    /// it.
+    /// Returns the total number of tags of all ids of a kind. A tag is counted once for each id
+    /// that has it.
     pub fn edges(&self, kind: Kind) -> u64 {
         match kind {
             Kind::Record => self.record_edges,

@@ -56,7 +56,7 @@ impl<L: List<Item = Handles>> Interner<L> {
         self.0.len()
     }
 
-    /// Checks that the counts equal the contents.
+    /// Checks that the stored counts match the actual contents.
     ///
     /// # Panics
     /// Panics when a count differs from the actual contents.

@@ -168,7 +168,7 @@ impl<L: List<Item: Bucket>> Linear<L> {
         changed
     }
 
-    /// Checks that the counts equal the contents.
+    /// Checks that the stored counts match the actual contents.
     ///
     /// # Panics
     /// Panics when a count differs from the actual contents.

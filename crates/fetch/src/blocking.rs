@@ -1,4 +1,4 @@
-//! Blocking requests, for callers without a runtime of their own.
+//! Blocking requests, for callers that have no async runtime.
 //!
 //! All callers share one current-thread runtime: every thread that waits in `block_on` also drives the requests of the
 //! other threads. On a thread of a server's runtime that is allowed to block, [`Client::over`] uses that runtime and its
@@ -17,7 +17,7 @@ use super::{BodyStream, Error, Guard, Net, Request};
 use crate::source::Limits;
 
 static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-/// One [`Net`] per guard. All callers with the same guard share its connections.
+/// One [`Net`] for each guard. All callers with the same guard share its connections.
 static NETS: Mutex<Vec<Arc<Net>>> = Mutex::new(Vec::new());
 
 /// Window over which the transfer rate of a body is measured.

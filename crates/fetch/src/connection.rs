@@ -1,7 +1,7 @@
 //! An HTTP/1.1 connection to a server, which carries one exchange at a time.
 //!
-//! The task that waits for a response also drives the connection, which has no task of its own: dropping the future
-//! closes the connection and frees its memory immediately.
+//! The task that waits for a response also drives the connection, which has no separate task: dropping the
+//! future closes the connection and frees its memory immediately.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};

@@ -65,7 +65,7 @@ const POLICY: Policy = Policy {
     retries_timeouts: false,
 };
 
-/// Files by URL, each for as long as it is in use.
+/// Files by URL. A file is removed when it is not in use any more.
 pub(super) type Files = Mutex<HashMap<Url, Weak<RemoteFile>>>;
 
 /// A file on a web server or in an object store.

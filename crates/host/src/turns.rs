@@ -77,7 +77,7 @@ impl<T> Turns<T> {
         self.waiting.push_back(Waiting { what, light, had });
     }
 
-    /// Takes the task whose turn is next. With `light`, considers only light tasks.
+    /// Takes the next task from the queue. With `light`, considers only light tasks.
     pub fn take(&mut self, light: bool) -> Option<Taken<T>> {
         let may = |(_, waiting): &(usize, &Waiting<T>)| waiting.light || !light;
         let mut candidates = self.waiting.iter().enumerate().filter(may);

@@ -239,7 +239,7 @@ impl Tally {
         self.counts.iter().map(|(name, count)| (*name, *count))
     }
 
-    /// Returns messages about the first few bad lines: file, line number, and what is wrong.
+    /// Returns messages about the first few bad lines, with file, line number, and reason.
     pub fn examples(&self) -> &[String] {
         &self.examples
     }

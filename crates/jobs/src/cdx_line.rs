@@ -36,7 +36,7 @@ pub struct Line<'a> {
 /// The number of fields up to and including the file name.
 const FILE: usize = 6;
 
-/// Returns whether a line is the header of an index, which lists its columns.
+/// Returns whether a line is a header, which lists the columns of the index.
 pub(crate) fn is_header(line: &[u8]) -> bool {
     line.starts_with(b" CDX ") || line == b" CDX"
 }
@@ -46,7 +46,7 @@ impl<'a> Line<'a> {
     /// UTF-8.
     ///
     /// # Errors
-    /// Returns what is wrong with the line. A header is not a valid line.
+    /// Fails with the reason why the line is invalid. A header is not a valid line.
     pub fn parse(line: &'a [u8]) -> Result<Line<'a>, Bad> {
         if line.len() > MAX_LINE {
             return Err(Bad::TooLong);

@@ -169,7 +169,7 @@ impl<F: Flavoured> Combine for CrawlLogIndex<F> {
     }
 }
 
-/// The key of the number of rows among the counts of a manifest.
+/// The name of the count of rows in a manifest.
 pub(super) const ROWS: &str = "rows";
 
 /// Writes an index in both orders concurrently.

@@ -176,7 +176,7 @@ impl JobSet {
     /// Parses at most `most` jobs, like [`from_str`](FromStr::from_str); duplicates count.
     ///
     /// # Errors
-    /// Returns what is invalid, or that there are more than `most` jobs.
+    /// Fails with the invalid part, or if there are more than `most` jobs.
     pub fn parse(text: &str, most: usize) -> Result<JobSet, String> {
         let mut jobs = Vec::new();
         if text.trim().is_empty() {

@@ -24,7 +24,7 @@ pub enum Problem {
     /// The file cannot be read.
     #[error("{0}")]
     Io(#[source] io::Error),
-    /// The file is not a zip file; the text describes what it looks like.
+    /// The file is not a zip file; the text names the apparent format.
     #[error("this is not a WACZ file: {0}")]
     NotZip(String),
     /// The directory of the zip file is damaged, truncated, or inconsistent; the text says how.
@@ -66,7 +66,7 @@ pub enum Problem {
         /// The option that sets the limit.
         option: &'static str,
     },
-    /// Invalid JSON, or JSON with an unexpected structure; the text says which.
+    /// Invalid JSON, or JSON with an unexpected structure; the text describes the problem.
     #[error("invalid JSON: {0}")]
     Json(String),
     /// The location cannot be read; the text says why.
@@ -80,10 +80,12 @@ pub enum Problem {
         /// The time until the next attempt that the server asks for (`Retry-After`), if any.
         wait: Option<Duration>,
     },
-    /// The server could not be reached, timed out, or broke the connection too often; the text says which.
+    /// The server could not be reached, timed out, or broke the connection too often; the text names the
+    /// reason.
     #[error("{0}; try again later")]
     Connection(String),
-    /// The [guard](super::Options::guard) forbids the address of the server; the text says which address.
+    /// The [guard](super::Options::guard) forbids the address of the server; the text contains the
+    /// address.
     #[error(
         "{0}; allow the server with `allow_private` in a configuration, or name it on the command line"
     )]

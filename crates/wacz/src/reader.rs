@@ -141,7 +141,8 @@ impl Source {
                 Ok(section)
             }
             Source::Remote { options, kept, .. } => {
-                // Requests for other members wait meanwhile, because they would share the bandwidth anyway.
+                // Requests for other members wait during the download, because they would share its
+                // bandwidth.
                 let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some(disk) = kept.get(&entry.header) {
                     return Ok(Box::new(disk.section(0, entry.compressed)));

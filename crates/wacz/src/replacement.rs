@@ -19,8 +19,8 @@ pub struct Replacement {
 }
 
 impl Replacement {
-    /// Creates the replacement of a path. The new file gets the permissions of an existing file; if the path
-    /// is a symbolic link, its target is replaced.
+    /// Creates a temporary file that will replace the file at a path. The new file gets the permissions of
+    /// an existing file; if the path is a symbolic link, its target is replaced.
     ///
     /// # Errors
     /// Fails if the folder is not writable.

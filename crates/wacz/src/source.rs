@@ -45,7 +45,7 @@ impl Disk {
         })
     }
 
-    /// Returns a range of the file as a file of its own.
+    /// Returns a range of the file as a separate source.
     pub(super) fn part(&self, part: Range<u64>) -> Disk {
         Disk {
             file: Arc::clone(&self.file),

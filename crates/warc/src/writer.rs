@@ -7,7 +7,7 @@ use flate2::write::GzEncoder;
 pub enum Compression {
     /// Uncompressed.
     None,
-    /// A separate gzip member for each record, so that it can be read on its own.
+    /// A separate gzip member for each record, so that each record can be read independently.
     PerRecord,
 }
 

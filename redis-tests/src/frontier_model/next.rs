@@ -224,8 +224,8 @@ impl FrontierModel {
         if let Some(execution) = group.kept.pick(now, allowed, told) {
             return Fate::Lease(Some(execution));
         }
-        // The group may have counted URIs besides its stored ones. The documentation does not say
-        // to which execution the lease of a counted URI belongs.
+        // The group may have counted URIs in addition to its stored URIs. The documentation does
+        // not say to which execution the lease of a counted URI belongs.
         let counted = group.uris - group.kept.len();
         let kept_leases = group.kept.leases.len() as i64;
         let free = (counted - (held - kept_leases).max(0)).max(0);

@@ -125,8 +125,8 @@ impl Crawl {
         lines
     }
 
-    /// Returns additions of the links of a page of this execution: zero to three URIs, some of them
-    /// known. Each addition has a flag that is true if its reply gets lost.
+    /// Returns the additions for the links on a page that this execution fetched: zero to three
+    /// URIs, some of them known. Each addition has a flag that is true if its reply gets lost.
     pub fn links(&mut self, rng: &mut Rng, now: i64, execution: usize) -> Vec<(String, bool)> {
         let links = [0, 1, 1, 2, 2, 3][rng.below(6) as usize];
         let mut lines = Vec::new();

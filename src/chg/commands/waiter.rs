@@ -22,7 +22,7 @@ pub struct Waiter {
     pub is_full: bool,
     /// Pause after which the group is free again; `None` if it is leased until the release.
     pub gate: Option<Millis>,
-    /// The execution of the requested URIs; `None` if any will do.
+    /// The execution of the requested URIs; `None` for any execution.
     pub execution: Option<Vec<u8>>,
     /// True if the client waits because the search takes long, not because no group is due.
     pub searches: bool,

@@ -1,6 +1,7 @@
 //! Elements of a frontier that move to the other storage during a storage conversion.
 //!
-//! Each move is logged as one entry that names the element: a replica moves the same element of its own keys.
+//! The log contains one entry with the name of each moved element, and a replica moves the same element of
+//! its own keys.
 
 use crawlspace_compact::number::Malformed;
 use crawlspace_host::keyspace::{Keyspace, Result};

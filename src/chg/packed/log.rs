@@ -62,15 +62,15 @@ pub(super) enum Kind {
     Move,
     /// A storage conversion begins or ends: number.
     Moving,
-    /// A symbol table, in files: number, table. The last table is the table for new groups.
+    /// A symbol table (only in files): number, table. The last table is the table for new groups.
     Table,
-    /// An execution, in files: number, name, number of queued URIs. A number that is not in use has no name.
+    /// An execution (only in files): number, name, number of queued URIs. A number that is not in use has no name.
     Execution,
-    /// The end of the executions, in files.
+    /// The end of the executions (only in files).
     Named,
-    /// A group as it is in memory, in files: block.
+    /// A group in the same form as in memory (only in files): block.
     Block,
-    /// A part of the URIs of a group that are not in its block, in files: id, spelling, flags, chunk.
+    /// A part of the URIs of a group that are not in its block (only in files): id, spelling, flags, chunk.
     Stock,
     /// The end of a file.
     End,
@@ -92,9 +92,10 @@ pub(super) enum Kind {
     Limit,
     /// Counts of an execution in groups with a hash: execution, hash, number of URLs in each state.
     Tally,
-    /// The texts of URLs that are neither queued nor leased, in files: name of the space, texts.
+    /// The texts of URLs that are neither queued nor leased (only in files): name of the space, texts.
     Text,
-    /// The text of a URL that is neither queued nor leased: name of the space, fingerprint, group, key or nothing, URI.
+    /// The text of a URL that is neither queued nor leased: name of the space, fingerprint, group, key (empty
+    /// if there is none), URI.
     Ended,
 }
 

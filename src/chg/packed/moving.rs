@@ -48,7 +48,7 @@ pub struct Progress<C> {
     hash: Option<C>,
     /// The scan of a list of groups is complete.
     is_listed: bool,
-    /// A large group that leaves in parts.
+    /// A large group that leaves the packed frontier in parts.
     leaving: Option<Id>,
     /// Number of the next execution of the group.
     listed: u64,
@@ -376,7 +376,7 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         self.move_with(|plain, _| Ok(plain.named(name)))
     }
 
-    /// Reads some fields of a plain hash that moves; returns false if none is left.
+    /// Reads some fields of a plain hash that is being moved; returns false if no field is left.
     fn scan_hash(&mut self, key: &P::Name, progress: &mut Progress<P::Cursor>) -> Result<bool> {
         let (plain, _) = self.parts();
         match plain.hash_len(key) {
@@ -423,7 +423,7 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         Ok(false)
     }
 
-    /// Moves some fields of a plain hash; returns true if none is left.
+    /// Moves some fields of a plain hash; returns true if no field is left.
     fn hash_step(&mut self, name: &[u8], progress: &mut Progress<P::Cursor>) -> Result<bool> {
         if let Some(field) = progress.fields.pop() {
             self.bring(Element::Field(name, &field))?;
@@ -513,7 +513,8 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         self.bring(Element::Group(&id))
     }
 
-    /// Prepares a part of a large group that leaves; returns true once it can leave.
+    /// Prepares a part of a large group for plain storage; returns true once the group can be
+    /// moved.
     fn prepare(&mut self, id: &[u8], progress: &mut Progress<P::Cursor>) -> Result<bool> {
         if self.bring(Element::Part(id))? > 0 {
             return Ok(false);

@@ -1,4 +1,4 @@
-//! Names of the keys that a packed frontier stands for.
+//! Names of the keys that a packed frontier implements.
 
 use smallvec::SmallVec;
 

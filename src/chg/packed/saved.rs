@@ -1,8 +1,8 @@
 //! Logs as replicas apply them, and a packed frontier as a sequence of logs, in files.
 //!
-//! A file contains groups and their URIs as they are in memory, after the symbol tables and the executions that they
-//! refer to. Loading checks everything but does not expand compressed URIs, so a hostile file can contain any
-//! URIs.
+//! A file begins with the symbol tables and the executions, followed by the groups and URIs that refer to
+//! them, in the same form as in memory. Loading checks everything but does not expand compressed URIs, so a
+//! hostile file can contain any URIs.
 
 use smallvec::SmallVec;
 

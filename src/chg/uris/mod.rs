@@ -373,7 +373,8 @@ impl Uris {
         self.apply_noting(op, &mut |_| ())
     }
 
-    /// Applies a change, and calls `gone` with the name of each execution that leaves the group.
+    /// Applies a change, and calls `gone` with the name of each execution that is removed from the
+    /// group.
     pub(super) fn apply_noting(&mut self, op: &Op<'_>, gone: Gone<'_>) -> Changed {
         if self.is_empty() {
             // Reset the empty value, so that the result is the same as if the key was deleted in

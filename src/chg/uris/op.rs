@@ -200,7 +200,7 @@ impl<'a> Op<'a> {
             Op::Remove { execution, uri } => {
                 vec![b"REMOVE".to_vec(), execution.to_vec(), uri.to_vec()]
             }
-            // Only packed frontiers end or schedule URIs by name, and they have a log of their own.
+            // Only packed frontiers end or schedule URIs by name, and they use a different log.
             Op::End { execution, uri, .. } => {
                 vec![b"END".to_vec(), execution.to_vec(), uri.to_vec()]
             }

@@ -2,8 +2,8 @@
 //!
 //! The request is sent exactly as given, with its fields in the given order, except for the fields that belong to a
 //! single connection. The response has its header as received, and its body without the transfer coding. An incomplete
-//! response is an error, so that it never passes for a complete one. Each exchange uses a connection of its own.
-//! Redirects are returned like any other response.
+//! response is an error, so that it is never mistaken for a complete response. Each exchange uses a separate
+//! connection. Redirects are returned like any other response.
 
 mod body;
 mod dialogue;
@@ -33,8 +33,8 @@ pub struct Exchange {
 impl Net {
     /// Sends a request and waits for the header of its response; interim responses (status 1xx) are skipped.
     ///
-    /// The limits apply to: connecting, waiting for the header once the request is sent, silence, the whole exchange,
-    /// and the bytes of the body as they are sent.
+    /// There are limits for the time to connect, the time from the end of the request to the header, the time
+    /// without data, the time of the whole exchange, and the number of body bytes before decoding.
     ///
     /// # Errors
     /// [`Error::Request`] if the request cannot be sent; other errors if there is no response, or one that is not

@@ -1,4 +1,4 @@
-//! A request as it is sent.
+//! Requests in the form in which they are sent.
 
 use bytes::Bytes;
 use futures_util::stream::BoxStream;

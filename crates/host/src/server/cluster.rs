@@ -13,8 +13,8 @@
 //! keys: `MOVED`, `ASK` if the prefix key has left, `TRYAGAIN`, or `CLUSTERDOWN`. Some servers
 //! redirect a command by its prefix before it reaches the module; others (Redis 8.6) do not.
 //!
-//! Keyspace events show if a key has left: the server reports every key that it deletes after
-//! sending it to another node, and every key that it receives.
+//! Keyspace events show if a key has left: the server reports every key that it receives, and every
+//! key that it deletes after sending it to another node.
 //!
 //! Valkey 9 can also migrate a slot atomically (`CLUSTER MIGRATESLOTS`): the old owner serves the
 //! slot until the new owner has received the last write and takes over. A server allows this only
@@ -109,7 +109,7 @@ static MOVES_WHOLE: AtomicBool = AtomicBool::new(false);
 pub(crate) const SLOTS_MOVE: raw::RedisModuleEvent = raw::RedisModuleEvent { id: 19, dataver: 1 };
 
 /// Subevent: another node begins to migrate slots to this node. All other subevents end such a
-/// migration, or are about slots that leave this node.
+/// migration, or concern slots that leave this node.
 const IMPORT_STARTED: u64 = 0;
 
 /// A range of slots, first and last included.

@@ -303,7 +303,7 @@ fn later() {
     };
 }
 
-/// Runs a slice of the job whose turn it is.
+/// Runs a slice of the next job.
 fn run_slice(ctx: Ctx) {
     let mut queued = {
         let mut runner = RUNNER.borrow();

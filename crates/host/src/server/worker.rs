@@ -214,7 +214,7 @@ impl Pool {
     }
 }
 
-/// Takes the order whose turn it is. Blocks until an order is available.
+/// Takes the next order from the queue. Blocks until an order is available.
 fn next_order(kind: usize) -> Taken<Order> {
     let mut pool = Pool::lock();
     loop {

@@ -96,7 +96,7 @@ pub(crate) struct FileVersion {
     changed: (i64, i64),
 }
 
-/// A file as it was when a query began.
+/// A snapshot of a file at the beginning of a query.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     opened: Arc<Opened>,

@@ -65,7 +65,8 @@ impl<'a> Line<'a> {
     /// Parses a line without its line end. Only the fields that are used must be UTF-8.
     ///
     /// # Errors
-    /// Returns what is wrong with the line. A line about a failed fetch is valid: see [`Line::is_capture`].
+    /// Fails with the reason why the line is invalid. A line about a failed fetch is valid: see
+    /// [`Line::is_capture`].
     pub fn parse(line: &'a [u8]) -> Result<Line<'a>, Bad> {
         if line.len() > MAX_LINE {
             return Err(Bad::TooLong);

@@ -22,13 +22,13 @@ pub struct Origin<'a> {
 /// The storage of a payload, according to the annotations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Stored<'a> {
-    /// The payload is in a record of its own, unless that record was lost.
+    /// The capture has its own record with the payload, unless the record was lost.
     #[default]
     Own,
     /// A deduplicator skipped the payload; the annotation has the position of an earlier capture.
     Duplicate(Origin<'a>),
-    /// The payload is in no known record: the crawler wrote a revisit record or nothing, or logged
-    /// an invalid position of the earlier capture.
+    /// No known record contains the payload: the crawler wrote a revisit record, wrote no record,
+    /// or logged an invalid position of the earlier capture.
     Elsewhere,
 }
 

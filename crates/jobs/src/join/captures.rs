@@ -356,7 +356,7 @@ impl Capture {
 }
 
 impl Captured<'_> {
-    /// Returns whether the payload is in a record of its own.
+    /// Returns whether the capture has its own record with the payload.
     fn is_own(&self) -> bool {
         self.notes.stored == Stored::Own
     }

@@ -54,7 +54,7 @@ pub(super) fn read(input: impl Read) -> io::Result<Vec<u8>> {
 /// `path` or `url` (as nginx lists folders).
 ///
 /// # Errors
-/// Returns what is wrong with the list.
+/// Fails with the reason why the list is invalid.
 pub(super) fn names(text: &[u8]) -> Result<Vec<String>, String> {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     if matches!(text.trim_ascii_start().first(), Some(b'[' | b'{')) {

@@ -63,7 +63,7 @@ impl EntryState {
         }
     }
 
-    /// Returns details: the builder, or what is wrong with the entry.
+    /// Returns details of the state: the builder, or the defect of the entry.
     pub fn why(&self) -> Option<&str> {
         match self {
             EntryState::BeingBuilt(text) | EntryState::Damaged(text) => Some(text),

@@ -165,8 +165,8 @@ impl Item {
         }))
     }
 
-    /// Returns what is wrong with an entry that has lost its manifest but still has a mark. Returns `None`
-    /// for foreign files, and for entries that are being built or removed, or are gone.
+    /// Returns the defect of an entry that has lost its manifest but still has a mark. Returns `None` for
+    /// foreign files, and for entries that are being built or removed, or are gone.
     pub(crate) fn lost_manifest(&self) -> Option<&'static str> {
         let is_marked = with_end(&self.path, ".seen").is_file();
         let is_lost =

@@ -137,7 +137,7 @@ fn compare(item: &Item, work: &Work) -> Result<Compared, Error> {
             return Ok(Compared::Gone);
         }
         tries -= 1;
-        // The files may belong to an entry that was built meanwhile.
+        // The files may belong to an entry that was built in the meantime.
         if before == identity() || tries == 0 {
             return Ok(outcome);
         }
@@ -165,7 +165,7 @@ fn damages(item: &Item, manifest: &Manifest, work: &Work) -> Result<Vec<(PathBuf
 }
 
 impl Item {
-    /// Returns what is wrong with the sizes of the files, without reading them.
+    /// Returns a description of wrong file sizes, without reading the files.
     pub(super) fn wrong_size(&self, manifest: &Manifest) -> Option<String> {
         manifest.files.iter().find_map(|file| {
             let path = file_of(&self.path, self.layer.form, &file.name);

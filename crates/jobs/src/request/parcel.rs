@@ -51,7 +51,7 @@ impl Parcel {
     /// Opens the files of an entry.
     ///
     /// # Errors
-    /// Fails if the files cannot be opened, or the entry was replaced meanwhile.
+    /// Fails if the files cannot be opened, or the entry was replaced in the meantime.
     pub fn of(entry: &Entry) -> Result<Parcel, Error> {
         let manifest = entry.manifest();
         let mut members = Vec::new();

@@ -112,7 +112,7 @@ pub fn lines(entry: &Entry, stem: &str) -> Vec<String> {
     lines
 }
 
-/// Returns the names in a folder, without the files beside entries.
+/// Returns the names of the entries in a folder, without the files that belong to an entry.
 pub fn entries(folder: &Path) -> Vec<String> {
     let files = fs::read_dir(folder).expect("a folder");
     let names = files.map(|file| {

@@ -104,7 +104,7 @@ fn holds_nothing<T: Native>(value: *mut c_void) -> bool {
 impl RedisKeyspace {
     /// Changes the value of a key. Creates a missing key, and deletes a key whose value becomes empty.
     /// `change` gets the value, the log, and a mark, and appends to the log the data with which replicas
-    /// repeat the change. The log is replicated together with `beside`, the name of another key. The mark is
+    /// repeat the change. `beside` is the name of another key, which is replicated with the log. The mark is
     /// 0 at the start of a log, and then has the value that the previous change assigned.
     ///
     /// # Errors

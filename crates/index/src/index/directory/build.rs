@@ -134,8 +134,8 @@ impl Batch {
         }
     }
 
-    /// Reads the urlkeys of an entry. Returns `None` if the entry cannot be read, changed meanwhile, or has more than
-    /// `max_keys` keys.
+    /// Reads the urlkeys of an entry. Returns `None` if the entry cannot be read, changes while it is read,
+    /// or has more than `max_keys` keys.
     fn read(&mut self, entry: &Arc<Entry>, version: Option<FileVersion>) -> Option<()> {
         let entries: Arc<[_]> = Arc::new([Arc::clone(entry)]);
         let files = Files::new(entries, Sought::of(Span::all()), Order::Ascending);

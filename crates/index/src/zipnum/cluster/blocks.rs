@@ -183,8 +183,8 @@ impl Blocks {
         Ok(self.held.take())
     }
 
-    /// Reads text of the next block, unless there is some; returns false when no block is left. Omits the lines that
-    /// come before the span in the direction of reading.
+    /// Reads the text of the next block, unless some text is still unread; returns false when no block is
+    /// left. Omits the lines that come before the span in the direction of reading.
     async fn more(&mut self) -> Result<bool, SourceError> {
         while self.text.is_empty() {
             if let Some(mut hint) = self.hint.take() {

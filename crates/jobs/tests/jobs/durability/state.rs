@@ -128,7 +128,8 @@ pub fn assert_unlocked(cache_dir: &Path) {
     }
 }
 
-/// Returns unfinished files of builders, which are neither entries nor files beside entries.
+/// Returns unfinished files of builders, which are neither entries nor files that belong to an
+/// entry.
 pub fn leftovers(cache_dir: &Path) -> Vec<PathBuf> {
     let is_left = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -137,7 +138,7 @@ pub fn leftovers(cache_dir: &Path) -> Vec<PathBuf> {
     all(cache_dir).filter(is_left).collect()
 }
 
-/// Asserts that a builder that failed removed what it had made.
+/// Asserts that a failed builder has removed the files that it created.
 pub fn assert_no_leftovers(cache_dir: &Path) {
     let left = leftovers(cache_dir);
     assert!(left.is_empty(), "{left:?}");

@@ -1,5 +1,5 @@
-//! F5: a query for a page with very many captures, and the waiting times of other clients
-//! meanwhile.
+//! F5: a query for a page with very many captures, and the waiting times of other clients during
+//! the query.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};

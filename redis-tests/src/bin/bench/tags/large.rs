@@ -1,4 +1,4 @@
-//! A million captures in one call, and the waiting times of other clients meanwhile.
+//! A million captures in one call, and the waiting times of other clients during the call.
 
 use std::sync::Arc;
 
