@@ -64,7 +64,7 @@ struct Capture {
 }
 
 impl Harvest {
-    /// Creates a job. Jobs with the same number but different seeds are different.
+    /// Creates a job. Jobs with the same number but different seeds have different lines.
     pub fn new(job: u64, seed: u64) -> Harvest {
         Harvest {
             job,

@@ -39,8 +39,8 @@ impl Arrivals {
     /// Returns the score of the next arrival at this time.
     pub fn score(&mut self, now: Millis) -> f64 {
         if now < self.now {
-            // Time goes back only in simulations. The arrivals are ordered after those of the later
-            // time.
+            // Time goes back only in simulations. Arrivals after time went back sort after the
+            // arrivals of the later time.
             return now as f64;
         }
         self.n = if self.now == now {

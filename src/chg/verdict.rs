@@ -76,7 +76,8 @@ impl<K: Store> Judge<'_, K> {
             return Ok(by_uris);
         }
         let closed = group.closed_until();
-        // If only plain clients have written to a group, it is ready when they queue it.
+        // If only plain clients have written to a group, the group is ready as soon as they queue
+        // it.
         if closed > now && (group.ours || group.options.blocked > now) {
             return Ok(Verdict::Park(closed));
         }
@@ -172,7 +173,8 @@ impl<K: Store> Judge<'_, K> {
             b"" => 0,
             gate => self.gates.closed_until(ks, gate)?,
         };
-        // If only plain clients have written to a group, it is ready when they queue it.
+        // If only plain clients have written to a group, the group is ready as soon as they queue
+        // it.
         let pause = if group.ours { group.gate } else { 0 };
         let first = if free.min(unpaused) > 0 || from_outside {
             Some(0)

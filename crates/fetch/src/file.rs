@@ -88,7 +88,8 @@ pub struct RemoteVersion {
     size: u64,
     validators: Validators,
     fetching: Mutex<HashMap<(u64, u64), WeakShared<Fetch>>>,
-    /// The end of the last fetch, and the readahead of a next fetch that begins at this end.
+    /// The end of the last fetch, and the readahead for the next fetch if it begins there
+    /// (sequential reading).
     ahead: Mutex<(u64, u64)>,
     /// The last time that [`RemoteVersion::read_within`] timed out.
     late: Mutex<Option<Instant>>,

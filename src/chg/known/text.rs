@@ -128,7 +128,7 @@ impl Texts {
         Some(&bucket.0[entry.text..entry.to])
     }
 
-    /// Stores the text of a fingerprint that has none.
+    /// Stores the text of a fingerprint that has no text yet.
     pub(super) fn put(&mut self, print: &[u8], text: &[u8]) {
         self.len += 1;
         self.buckets

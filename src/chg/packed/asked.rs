@@ -53,7 +53,8 @@ impl Clone for Asked {
 /// The groups of one execution, by the time from which they may be leased for it.
 #[derive(Default)]
 struct Agenda {
-    /// Times of groups without a shared gate, and of gates: time, gate, slot.
+    /// The entries in order of time, each as time, gate and slot: groups without a shared gate, and
+    /// gates.
     order: BTreeSet<(Millis, u32, u32)>,
     /// Time and gate of each group.
     places: HashMap<u32, (Millis, u32)>,

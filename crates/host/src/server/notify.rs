@@ -174,7 +174,8 @@ extern "C" fn server_event(
         if event.id == cluster::SLOTS_MOVE.id {
             // The server also sends an event for each key that is added or deleted with a slot.
             watch(ctx);
-            // SAFETY: the data of this event is this structure, which lives during the callback.
+            // SAFETY: for this event, the server passes this structure, which lives during the
+            // callback.
             unsafe { cluster::note_move(subevent, data.cast()) };
             return;
         }
@@ -182,7 +183,7 @@ extern "C" fn server_event(
         let change = match event.id {
             raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED => Change::Role,
             raw::REDISMODULE_EVENT_FLUSHDB => {
-                // SAFETY: the data of this event is this structure, which lives during the
+                // SAFETY: for this event, the server passes this structure, which lives during the
                 // callback.
                 let flushed = unsafe { &*data.cast::<raw::RedisModuleFlushInfo>() };
                 databases[0] = flushed.dbnum;
