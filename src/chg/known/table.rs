@@ -17,6 +17,10 @@ const CHUNK: usize = 256;
 /// Records in no order.
 #[derive(Clone, Debug, Default)]
 struct Records {
+    #[expect(
+        clippy::vec_box,
+        reason = "one block of memory for all chunks would change its size"
+    )]
     chunks: Vec<Box<[u8; CHUNK]>>,
     len: usize,
 }
