@@ -211,8 +211,8 @@ fn sharded_index_answers_like_one_index() {
         let target = format!("/seen/cdx?url={asked}&fl=digest,wacz{query}");
         assert_eq!(ask(&stage, &target), expected, "{target}");
     }
-    let known = stage.get(&format!("/seen/api/records/{}?uri={URL}", &digest(3)[5..]));
+    let known = stage.get(format!("/seen/api/records/{}?uri={URL}", &digest(3)[5..]));
     assert_eq!(known.status, 200, "{}", known.text());
-    let refused = stage.get(&format!("/none/cdx?url={asked}"));
+    let refused = stage.get(format!("/none/cdx?url={asked}"));
     assert_eq!(refused.status, 502, "{}", refused.text());
 }
