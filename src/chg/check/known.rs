@@ -86,7 +86,9 @@ impl Check {
         for execution in &executions {
             self.forget_lost(lent, execution).await?;
         }
-        for execution in &executions {
+        // A URL of another execution may have been behind a forgotten record in their space.
+        let executions = lent.with(|_, ks| ks.packed(|packed| packed.neighbours(&executions)))?;
+        for execution in &executions.unwrap_or_default() {
             let groups = lent.with(|frontier, ks| frontier.keys.groups_of(ks, execution));
             let mut groups = Scan::hash(lent, groups);
             while let Some(batch) = groups.next().await? {

@@ -65,12 +65,36 @@ impl Packed {
         (unknown.collect(), next)
     }
 
-    /// Corrects the record of a URL.
+    /// Corrects the record of a URL. Forgets records of the URL under its other fingerprints: an earlier one was
+    /// in use when they were stored, and no longer is.
     pub fn record_url(&mut self, unknown: Unknown) {
-        if let Some(member) = self.known.member(&unknown.execution) {
-            let space = member.space.clone();
-            self.put_url(&space, &unknown.print, unknown.record);
+        let Some((member, space)) = self.known.of(&unknown.execution) else {
+            return;
+        };
+        let (name, record) = (member.space.clone(), unknown.record);
+        let is_other = |print: &Print| {
+            let known = space.get(print).filter(|known| known.state.has_text());
+            *print != unknown.print
+                && known.is_some_and(|known| {
+                    (known.group, known.member) == (record.group, record.member)
+                })
+        };
+        let others: Vec<Print> = space.prints(&unknown.url).filter(is_other).collect();
+        for print in others {
+            self.forget_url(&name, &print);
         }
+        self.put_url(&name, &unknown.print, record);
+    }
+
+    /// Returns the executions that share a space with one of the given ones.
+    pub fn neighbours(&self, executions: &BTreeSet<Box<[u8]>>) -> BTreeSet<Box<[u8]>> {
+        let members = executions
+            .iter()
+            .filter_map(|execution| self.known.member(execution));
+        let spaces: BTreeSet<&[u8]> = members.map(|member| &*member.space).collect();
+        let all = self.known.members();
+        let sharing = all.filter(|(_, member)| spaces.contains(&*member.space));
+        sharing.map(|(execution, _)| execution.into()).collect()
     }
 
     /// Visits the records of queued and leased URLs on a page of an execution's space: the hash of the group, and the

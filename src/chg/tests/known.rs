@@ -632,3 +632,27 @@ proptest! {
         memory.world.ks.end();
     }
 }
+
+/// A wrong record of another execution in the same space hides the place of a URL, whose record is then at another one.
+#[test]
+fn a_record_behind_a_wrong_one_is_mended_in_one_pass() {
+    let mut memory = Memory::new();
+    memory.play(&Act::Discover {
+        group: 2,
+        execution: 2,
+        at: 0,
+        uri: 4,
+        fresh: None,
+    });
+    for (execution, group) in [(1, 0), (2, 2)] {
+        memory.damage(&Damage {
+            execution,
+            uri: 4,
+            state: Some(0),
+            group,
+        });
+    }
+    assert!(memory.check(true).0 > 0);
+    assert_eq!(memory.check(true), (0, 0));
+    memory.world.ks.end();
+}
