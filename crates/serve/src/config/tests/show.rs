@@ -359,6 +359,8 @@ proptest! {
         place in "(@h|@h:6379|@\\[::1\\]:1)/(0/)?(k|a-cdx|\\{coll\\})",
         begin in "(hidden|12/hidden|0/hidden|)",
     ) {
+        // Otherwise, the user would be named hidden.
+        prop_assume!(!user.is_empty() || begin.is_empty() || !middle.contains(':'));
         let url = format!("{scheme}://{user}{begin}{middle}hidden{place}");
         let quoted = |text: &str| serde_json::to_string(text).unwrap();
         let url_of = |prefix: &str| quoted(&format!("{prefix}{url}"));
