@@ -42,8 +42,8 @@ fn with_scratch<T>(act: impl FnOnce(&mut Scratch) -> T) -> T {
 }
 
 /// Calls `read` with a connection to a server on which the frontier has the documented plain keys.
-/// For a packed frontier, this is a connection to another server with an unpacked copy; otherwise,
-/// it is the given connection.
+/// Connects to another server with an unpacked copy if the frontier is packed; otherwise, uses the
+/// given connection.
 ///
 /// # Panics
 /// Panics if the frontier cannot be copied or unpacked.

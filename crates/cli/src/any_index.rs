@@ -57,11 +57,11 @@ calls! {
 }
 
 impl AnyIndex {
-    /// Opens the sharded index of this name. Creates it if `shards` is given and there is none.
+    /// Opens the sharded index with this name. Creates a missing one if `shards` is given.
     ///
     /// # Errors
-    /// Fails if the server cannot be reached, if the index has another number of shards, or if there is none and
-    /// `shards` is not given.
+    /// Fails if the server cannot be reached, if the index has another number of shards, or if it is
+    /// missing and `shards` is not given.
     pub fn sharded(url: &str, name: &[u8], shards: Option<u16>) -> Result<AnyIndex, String> {
         let text = |error: Error| error.to_string();
         let server = Server::open(url).map_err(text)?;

@@ -8,7 +8,7 @@ use crate::server::Options;
 use crate::wire::{Reply, Wire};
 
 /// The prefix that the matrix fills. The prefix has a hash tag, so that it is valid in a cluster.
-/// For a family with a single key, it is the name of this key.
+/// A family with a single key uses it as the name of this key.
 pub const PREFIX: &str = "{m}:";
 
 /// A family of commands.

@@ -1,5 +1,5 @@
 //! A look-up of one hash notes where the packed value is in memory, and does not open its key again.
-//! A look-up of several hashes always opens it. Both must give the same reply, whatever happens to
+//! A look-up of several hashes always opens it. Both must give the same reply after any change of
 //! the key.
 
 use redis_tests::{DedupeIndex, Options, Reply, Rng, Server, Word, rounds, small_index, until};
@@ -195,7 +195,7 @@ fn a_replica_hides_an_expired_value_before_its_master_deletes_it() {
     assert_eq!(
         r.plain("DBSIZE"),
         c.plain("DBSIZE"),
-        "nobody deleted the key"
+        "no server has deleted the key"
     );
 }
 

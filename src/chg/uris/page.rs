@@ -256,13 +256,14 @@ impl Page {
         let mut run_goes_on = false;
         if let Some(after) = after {
             let shared = after.common(common, record.uri);
-            // The URI shares less with the new one than with the one before.
-            let before = if shared < after.shared {
-                self.uri_before(start)
+            let before;
+            let more: &[u8] = if shared < after.shared {
+                // The URI shares less with the new one than with the one before.
+                before = self.uri_before(start);
+                &before[shared..after.shared]
             } else {
-                Bytes::new()
+                b""
             };
-            let more = before.get(shared..after.shared).unwrap_or_default();
             let rest = Record {
                 place: after.place,
                 attempts: after.attempts,
