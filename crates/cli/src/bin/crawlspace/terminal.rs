@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Display};
 use std::io::{self, BufRead, IsTerminal, Write};
+use std::path::Path;
 use std::process;
 
 use clap::Args;
@@ -75,6 +76,11 @@ impl Serialize for Bytes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&plain(&self.0))
     }
+}
+
+/// Returns a function that adds the path of a file to an error.
+pub(crate) fn at(path: &Path) -> impl Fn(io::Error) -> io::Error {
+    move |error| io::Error::other(format!("{}: {error}", path.display()))
 }
 
 /// Prints an error on standard error.

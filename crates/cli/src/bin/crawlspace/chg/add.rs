@@ -14,7 +14,7 @@ use url::Url;
 
 use crate::Asking;
 use crate::table::many;
-use crate::terminal::{Bytes, complain, text};
+use crate::terminal::{Bytes, at, complain, text};
 
 /// Number of URIs of a call.
 const BATCH: usize = 1000;
@@ -160,9 +160,9 @@ fn open(path: &Path) -> io::Result<(Box<dyn BufRead>, ProgressBar)> {
     if path.as_os_str() == "-" {
         return Ok((Box::new(io::stdin().lock()), ProgressBar::hidden()));
     }
-    let named = |error| io::Error::other(format!("{}: {error}", path.display()));
-    let file = File::open(path).map_err(named)?;
-    let metadata = file.metadata().map_err(named)?;
+    let named = at(path);
+    let file = File::open(path).map_err(&named)?;
+    let metadata = file.metadata().map_err(&named)?;
     if metadata.is_dir() {
         return Err(named(io::ErrorKind::IsADirectory.into()));
     }

@@ -10,7 +10,7 @@ use crawlspace_cli::copy::{Export, Import, Imported};
 use crate::progress::watched;
 use crate::storage::sentence;
 use crate::table::{Table, count, many};
-use crate::terminal::{complain, say};
+use crate::terminal::{at, complain, say};
 use crate::{Asking, Server};
 
 /// Capacity of the buffers of files.
@@ -43,7 +43,7 @@ impl ExportLines {
             return Ok(false);
         }
         let write: Box<dyn Write> = match &self.out {
-            Some(path) => Box::new(File::create(path).map_err(|error| named(path, &error))?),
+            Some(path) => Box::new(File::create(path).map_err(at(path))?),
             None => Box::new(io::stdout().lock()),
         };
         let mut write = BufWriter::with_capacity(BUFFER, write);
@@ -101,7 +101,7 @@ impl ImportLines {
         let mut lines: Box<dyn BufRead> = if self.file == Path::new("-") {
             Box::new(BufReader::with_capacity(BUFFER, io::stdin()))
         } else {
-            let file = File::open(&self.file).map_err(|error| named(&self.file, &error))?;
+            let file = File::open(&self.file).map_err(at(&self.file))?;
             Box::new(BufReader::with_capacity(BUFFER, file))
         };
         let imported = match watched(|work| import.run(&mut lines, work))? {
@@ -122,10 +122,6 @@ impl ImportLines {
         self.asking.tell(&imported, print)?;
         Ok(imported.bad_lines == 0)
     }
-}
-
-fn named(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::other(format!("{}: {error}", path.display()))
 }
 
 fn print(imported: &Imported) -> io::Result<()> {
