@@ -42,7 +42,7 @@ const MEASURED: &[(&str, &[&str])] = &[
              | {100M| D6 | after a restart: `used_memory` |} GB |",
             "| … in the RDB file | {ours| D7 | RDB file per hash, packed |} \
              (plain: {ours|  | RDB file per hash, plain keys |}) | {100M| D7 | RDB file per hash, packed |} GB |",
-            "whose URIs are kept elsewhere | {ours|  | memory per group, URIs kept elsewhere |} \
+            "a frontier that does not store its URIs | {ours|  | memory per group, URIs kept elsewhere |} \
              | {100M|  | memory per group, URIs kept elsewhere |} GB |",
             "alone in its group | {ours|  | memory per kept URI, 1 in each group |} \
              | {100M|  | memory per kept URI, 1 in each group |} GB |",
@@ -112,7 +112,7 @@ const CONSTANTS: &[(&str, &[&str])] = &[
         "docs/guide/operations.md",
         &[
             "keeps at most {crates/serve/src/server/plain.rs connections} connections:",
-            "must come within {crates/serve/src/server/plain.rs head}.",
+            "the head of its request within {crates/serve/src/server/plain.rs head}.",
         ],
     ),
     (
