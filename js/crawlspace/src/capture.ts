@@ -43,8 +43,8 @@ export class Capture {
   /**
    * Adds the response that was written, and settles the claim.
    *
-   * @throws {@link StaleError} if another worker has claimed the payload. Let it pass: `capture` calls the body again.
-   */
+   * @throws {@link StaleError} if another worker has claimed the payload. Do not catch it:
+   * `capture` calls the body again. /
   async add(record: Omit<Response, "hash">): Promise<void> {
     const { hash, token } = this;
     const { waczIndex, date, url, size } = record;
@@ -82,7 +82,7 @@ export class Capture {
     await this.dedupe.unclaim(this.hash, token).catch(() => {});
   }
 
-  /** Returns true for the error with which the claim was lost.
+  /** Returns true if this error reported that the claim was lost.
    * @internal */
   lostBy(error: unknown): boolean {
     return this.lost !== undefined && this.lost === error;

@@ -95,12 +95,12 @@ interface IoredisParts {
 
 const noop = () => {};
 
-/** Settings of ioredis with which a blocked command waits as long as it has to, and maps keep their bytes. */
+/** Settings of ioredis for blocked commands: no timeouts; maps are returned as arrays, whose names are bytes. */
 const patient = { commandTimeout: undefined, socketTimeout: undefined, replyMapping: "legacy" };
 
 class Ioredis implements Port {
   readonly losesNames: boolean;
-  /** Stands for the client in `callBuffer`. */
+  /** Receiver (`this`) on which `callBuffer` is called, instead of the client. */
   private readonly sender: object;
   private key: Word | undefined;
 

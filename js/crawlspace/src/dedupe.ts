@@ -59,7 +59,7 @@ export interface Revisit {
   readonly original?: Pick<Original, "crawl" | "waczIndex" | "size"> | undefined;
 }
 
-/** Where the revisits of a call record the WACZ files that they need. */
+/** Options that determine where a call records the WACZ files that its revisits need. */
 export interface RevisitOptions {
   /** The id of the WACZ file that is being written. */
   readonly ref?: Bytes | undefined;
@@ -441,7 +441,7 @@ export class Dedupe {
     return words;
   }
 
-  /** Returns the figures of the index. With `samples`, its memory is estimated from so few crawls. */
+  /** Returns the figures of the index. With `samples`, its memory is estimated from this number of crawls. */
   async stats(options: { readonly samples?: number | undefined } = {}): Promise<IndexStats> {
     const words: Word[] = ["DEDUPE.STATS", this.prefix];
     put(words, "SAMPLES", options.samples);
@@ -522,7 +522,7 @@ export interface Removed {
   readonly moved: number;
 }
 
-/** What the list of {@link Dedupe.requires} is for. */
+/** The crawl, WACZ file or references whose required files {@link Dedupe.requires} lists. */
 export type Requiring =
   | { readonly crawl: Bytes }
   | { readonly ref: Bytes }
@@ -530,7 +530,7 @@ export type Requiring =
 
 const maybeOriginal = maybe(originalOf);
 
-/** Reads a record. Look-ups read many of them, so it takes elements by index. */
+/** Reads a record. Look-ups read many records, so this function accesses elements by index. */
 function originalOf(value: unknown): Original {
   const parts = value as unknown[];
   return {

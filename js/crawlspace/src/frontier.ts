@@ -31,14 +31,14 @@ export interface Discovery extends Item {
   readonly payload?: Bytes | undefined;
 }
 
-/** A URL that ends, or that is due at a time. */
+/** A URL to mark as done, or to fetch at a given time. */
 export interface Settlement {
   readonly group: Bytes;
   /** The URL, or its key if it has one. */
   readonly uri: Bytes;
   /** When the URL is due, in milliseconds since the epoch; `"never"` if it is done. */
   readonly at: number | "never";
-  /** New payload of a URL that is due at a time; an empty one removes the payload. Without it, the URL keeps its own. */
+  /** New payload of a URL that is due at a time; an empty one removes the payload. By default, it is kept. */
   readonly payload?: Bytes | undefined;
 }
 
@@ -385,7 +385,7 @@ export class Frontier {
     });
   }
 
-  /** Sends items in commands whose items have the same form, and returns what each item got. */
+  /** Sends items in commands whose items have the same form, and returns the result of each item. */
   private async byForm<T, R>(
     items: readonly T[],
     form: (item: T) => string,
@@ -431,7 +431,7 @@ export class Frontier {
     });
   }
 
-  /** Returns what became of URLs, or of the keys of requests; null for unknown ones. Needs a packed frontier. */
+  /** Returns the states of URLs, given by URL or key; null for unknown URLs. Needs a packed frontier. */
   async known(execution: Bytes, uris: readonly Bytes[]): Promise<(KnownUri | null)[]> {
     const found: (KnownUri | null)[] = [];
     for (const some of chunks(uris)) {
@@ -481,7 +481,7 @@ export class Frontier {
     return int(await this.link.call(words, REPEAT | WAIT));
   }
 
-  /** Makes an execution remember its URLs, and says how. Needs a packed frontier. */
+  /** Makes an execution remember its URLs, with these options. Needs a packed frontier. */
   async space(
     execution: Bytes,
     options: { readonly bits?: 96 | 128 | undefined; readonly keepText?: boolean | undefined; readonly share?: Bytes | undefined } = {},
@@ -636,7 +636,7 @@ export class Frontier {
     await this.link.call(words, REPEAT);
   }
 
-  /** Moves the queued URIs of a group to another one. Returns how many moved, and how many the other one has now. */
+  /** Moves the queued URIs of a group to another group. Returns their number, and that of the other group now. */
   async move(from: Bytes, to: Bytes): Promise<{ readonly moved: number; readonly queued: number }> {
     const words = this.words("CHG.MOVE");
     words.push(from, to);
@@ -644,7 +644,7 @@ export class Frontier {
     return { moved: int(moved), queued: int(queued) };
   }
 
-  /** Removes all URIs of an execution. Returns the number of groups that had any, and of URIs. */
+  /** Removes all URIs of an execution. Returns the number of groups that had such URIs, and of the removed URIs. */
   async drop(execution: Bytes): Promise<{ readonly groups: number; readonly uris: number }> {
     const words = this.words("CHG.DROP");
     words.push(execution);
@@ -652,7 +652,7 @@ export class Frontier {
     return { groups: int(groups), uris: int(uris) };
   }
 
-  /** Removes the URIs of a group. Returns the number of executions that had any, and of URIs. */
+  /** Removes the URIs of a group. Returns the number of executions that had URIs in it, and of the removed URIs. */
   async dropGroup(group: Bytes): Promise<{ readonly executions: number; readonly uris: number }> {
     const words = this.words("CHG.DROP");
     words.push("GROUP", group);
@@ -833,7 +833,7 @@ export class Frontier {
     return int(await this.link.call(this.words("CHG.UNPACK"), REPEAT | WAIT));
   }
 
-  /** Moves due groups to the ready queue, for plain clients. Returns how many waited, and how many leases expired. */
+  /** Moves due groups to the ready queue, for plain clients. Returns the numbers of groups from each queue. */
   async sweep(options: { readonly limit?: number | undefined } = {}): Promise<{ readonly waiting: number; readonly busy: number }> {
     const words = this.words("CHG.SWEEP");
     put(words, "LIMIT", options.limit);
@@ -856,7 +856,7 @@ function putNext(words: Word[], options: NextOptions): void {
 
 const maybeLease = maybe(leaseOf);
 
-// The readers of leases run for every page, so they take elements by index.
+// The functions that parse leases run for every page, so they access elements by index.
 
 function leaseOf(value: unknown): Lease {
   const parts = value as unknown[];

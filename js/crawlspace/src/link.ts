@@ -1,4 +1,4 @@
-// Sending of commands: repeats after lost connections, and connections for commands that wait.
+// Sends commands: retries them after connection failures, and opens connections for commands that wait.
 
 import { portOf, isReply, type Port, type RedisClient, type Word } from "./clients.js";
 import { ConnectionError, errorOf, type CrawlspaceError } from "./errors.js";
@@ -26,7 +26,7 @@ const WATCH = 500;
 const FIRST_PAUSE = 20;
 const LAST_PAUSE = 1000;
 
-/** The sending end of a client and a prefix. */
+/** Sends the commands of one client, with retries. */
 export class Link {
   private readonly port: Port;
   private readonly spare: Spare;
@@ -67,7 +67,7 @@ export class Link {
       const unclear = code === "UNBLOCKED" || code === "CONNECTION";
       if (!undone && !(unclear && flags & REPEAT)) throw failure;
       if (Date.now() + pause > end || this.port.closed()) throw failure;
-      // A random part keeps the workers of a crawl from coming back all at once.
+      // Jitter: the workers of a crawl must not all reconnect at the same time.
       await sleep(pause * (0.5 + Math.random() / 2));
       try {
         return await this.once(words, flags, block);
@@ -129,7 +129,7 @@ class Spare {
   private look(): void {
     const now = Date.now();
     for (const [port, overdue] of this.busy) if (now > overdue) port.close();
-    // node-redis reports its end only if it was connected then, so ask it.
+    // node-redis emits `end` only if it was connected at that time, so check its state.
     if (this.port.closed()) this.closeIdle();
     if (this.idle.length === 0 && this.busy.size === 0) {
       clearInterval(this.watch);

@@ -1,4 +1,4 @@
-// Readers of replies. A reply has the same parts in RESP2 and RESP3, with both clients and all of their settings.
+// Parses replies. The result is the same in RESP2 and RESP3, with both clients and all of their settings.
 
 import type { Word } from "./clients.js";
 

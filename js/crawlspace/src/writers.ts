@@ -11,9 +11,8 @@ interface Writer {
 /**
  * Names of writers with the number of their last call, for the option `SEQ`.
  *
- * A call that is repeated must not follow a later call of the same writer. Each call therefore has a writer for itself;
- * calls that run at the same time have different ones.
- */
+ * A retried call must not arrive after a later call of the same writer. Therefore, calls that run
+ * at the same time use different writers. /
 export class Writers {
   private readonly base = `js-${randomBytes(9).toString("base64url")}`;
   private readonly free: Writer[] = [];

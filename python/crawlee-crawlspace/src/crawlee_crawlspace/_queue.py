@@ -30,11 +30,12 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("crawlee_crawlspace")
 
-#: Depth of requests that are added to the end of the queue. Each batch for the forefront has a smaller one.
+#: Depth of requests that are added to the end of the queue. Each batch that is added to the
+#: forefront has a smaller depth.
 END = 2**31
 #: Milliseconds for which a fetch waits in the server for a host whose pause is about to end.
 WAIT = 500
-#: Most requests that are added in one step.
+#: Maximum number of requests that are added in one step.
 BATCH = 1000
 #: Limits of the server: bytes of a key, of a URL or payload, and of a group.
 KEY, TEXT, GROUP = 64, 65_536, 1024
@@ -157,7 +158,7 @@ class CrawlspaceRequestQueueClient(RequestQueueClient):
         self._touch(modified=True)
         await self._frontier.drop(self._execution)
         await self._frontier.forget(self._execution)
-        # Until then, nothing can be added for as long as leases of dropped requests last.
+        # Without this, the server would refuse new requests until the leases of the dropped requests have expired.
         await self._frontier.resume(execution=self._execution)
         await self.give_back()
 
@@ -277,7 +278,7 @@ class CrawlspaceRequestQueueClient(RequestQueueClient):
     async def reclaim_request(self, request: Request, *, forefront: bool = False) -> ProcessedRequest | None:
         payload = payload_of(request)
         held = self._end(request)
-        # A time before all others puts the request before all that were added to the end.
+        # With the earliest possible time, the request comes before all requests that were added to the end.
         at = 0 if forefront else round(time.time() * 1000)
         if held is None or not await self._release(held, request, retry=at, payload=payload):
             return None
@@ -289,7 +290,7 @@ class CrawlspaceRequestQueueClient(RequestQueueClient):
         if not HAS_IS_FINISHED:
             return await self.is_finished()
         if self._waiter is not None:
-            # Another task waits for the next host. Until it has one, this task would not get one either.
+            # Another task is waiting for the next host. Until that task has a host, this task would not get one either.
             await asyncio.wait([self._waiter], timeout=WAIT / 1000)
         return not await self._is_due()
 
@@ -315,7 +316,7 @@ class CrawlspaceRequestQueueClient(RequestQueueClient):
         """Removes and returns the lease of a request; None if this client has none."""
         self._touch(modified=True)
         held = self._held.get(request.unique_key, [])
-        # The object tells an earlier fetch of the same request from the present one.
+        # The identity of the object distinguishes an earlier fetch of the same request from the current one.
         mine = next((one for one in held if one.request is request), held[-1] if held else None)
         if mine is None:
             LOG.warning("%s is not in progress in this client", request.unique_key)

@@ -110,7 +110,7 @@ class CrawlspaceStorageClient(StorageClient):
         return self._storage.get_rate_limit_errors()
 
     async def _prepare(self) -> None:
-        """Creates the frontier if there is none. A plain frontier stays as it is, and raises ``Plain``."""
+        """Creates the frontier if there is none. Raises ``Plain`` for a plain frontier, without changing it."""
         try:
             await self._frontier.count(b"default")
         except Plain:

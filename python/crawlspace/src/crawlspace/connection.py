@@ -1,4 +1,4 @@
-"""What both kinds of clients know about redis-py."""
+"""Settings, errors and writers that the blocking and the asyncio clients share."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from redis.exceptions import AuthenticationError, AuthorizationError, ClusterErr
 
 from .commands import Command, Word
 
-#: Timeout of a reply in seconds, and that of a job. They apply to clients that this package makes of a URL.
+#: Timeouts of a reply and of a job, in seconds. They apply to clients that this package makes from a URL.
 REPLY, JOB = 20.0, 6 * 3600.0
 #: Timeout of a connection in seconds.
 CONNECT = 5.0
 #: Pauses between two attempts in seconds: the first one and the longest one.
 PAUSE, MAX_PAUSE = 0.05, 2.0
-#: Seconds for which a worker that stops tries to give back what it holds.
+#: Seconds for which a worker that stops tries to give back its lease or claim.
 PARTING = 2.0
 
 #: Errors of redis-py after which a retry may succeed.
 FAILURES = (redis.ConnectionError, redis.TimeoutError, ClusterError, RedisClusterException, OSError)
-#: Those among them for which it does not.
+#: The subset of ``FAILURES`` after which a retry cannot succeed.
 FINAL = (AuthenticationError, AuthorizationError)
 #: All errors of redis-py that this package handles.
 CAUSES = (redis.ResponseError, *FAILURES)
@@ -67,7 +67,7 @@ class Writer:
 
 
 class Writers:
-    """Writers that are not in use. As many exist as there are calls at the same time."""
+    """A pool of writers: one for each call in progress, so that the numbers of a writer increase in order."""
 
     def __init__(self) -> None:
         self._free: Deque[Writer] = Deque()

@@ -116,7 +116,7 @@ class MasterDown(Error):
 
 
 class Mixed(Error):
-    """A plain key is where a packed frontier has a marker."""
+    """A plain key exists under the name of a marker of a packed frontier."""
 
     code = "MIXED"
 

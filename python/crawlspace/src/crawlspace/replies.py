@@ -8,12 +8,12 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Type,
 
 T = TypeVar("T")
 
-#: Makes a named tuple of a row that has as many elements, several times faster than a call of its class.
+#: Converts a row to a named tuple with the same number of elements, several times faster than calling its class.
 new = tuple.__new__
 
 
 def rows(kind: Type[T]) -> Callable[[Any], List[Optional[T]]]:
-    """Returns a function that makes this NamedTuple of each row, and None of a row that is None."""
+    """Returns a function that converts each row to this NamedTuple, and keeps rows that are None."""
     make: Callable[[Any], T] = functools.partial(cast(Any, new), kind)
 
     def parse(reply: Any) -> List[Optional[T]]:
@@ -51,12 +51,12 @@ _CONVERTERS: Dict[Any, Callable[[Any], Any]] = {
 }
 
 
-#: Fields whose names are words of Python.
+#: Fields whose names are keywords of Python.
 _RENAMED = {"in": "in_ms", "count": "queued"}
 
 
 def named(kind: Type[T], **converters: Callable[[Any], Any]) -> Callable[[Any], T]:
-    """Returns a function that makes this NamedTuple of a map. Unknown fields are ignored, missing ones are None."""
+    """Returns a function that converts a map to this NamedTuple. Unknown fields are ignored, missing ones are None."""
     hints = get_type_hints(kind)
     plan: Dict[bytes, Tuple[str, Optional[Callable[[Any], Any]]]] = {}
 
@@ -88,7 +88,7 @@ class LeasedUri(NamedTuple):
     uri: bytes
     #: Key that identifies it; None if it has none.
     key: Optional[bytes]
-    #: Payload that came with it; None if it has none.
+    #: Payload of the URI; None if it has none.
     payload: Optional[bytes]
     #: Distance from a seed.
     depth: int
@@ -541,7 +541,7 @@ class IndexCheck(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """Why a capture passes or not."""
+    """The reason why a capture passes or not."""
 
     keep: bool
     why: str

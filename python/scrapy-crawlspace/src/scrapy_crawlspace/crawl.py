@@ -1,4 +1,4 @@
-"""The part of a process in a crawl: leases of the frontier, and what is sent to it.
+"""The state of a crawl in one process: leases from the frontier, and messages to it.
 
 Everything runs on the event loop of Scrapy. One task takes leases, on a connection of its own because it waits in the
 server. Another one sends all that has gathered in one round trip: links, releases, ended requests, longer leases.
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds for which messages gather before they are sent.
+#: Seconds for which messages are collected before they are sent.
 GATHER = 0.005
 #: Milliseconds for which a process waits for a lease in the server.
 BLOCK = 250
 #: Seconds after which leases are given back if the engine takes none of them.
 WAITING = 0.5
-#: Part of the lifetime of a lease in which a fetch may begin.
+#: Fraction of the lifetime of a lease within which a fetch may begin.
 SAFE = 0.9
-#: Seconds between two looks at the leases.
+#: Seconds between two checks of the leases.
 TICK = 0.2
 #: Seconds after which a call that failed is repeated.
 RETRY = 1.0
-#: Seconds for which a process that stops tries to send what is left.
+#: Seconds for which a process that stops tries to send the remaining messages.
 PARTING = 10.0
-#: Links in one command.
+#: Maximum number of links in one command.
 LINKS = 1_000
-#: Errors that a repetition does not cure.
+#: Errors after which a retry cannot succeed.
 FINAL = (Plain, Known, NoPerm)
 
 _CRAWLS: "WeakKeyDictionary[Crawler, Crawl]" = WeakKeyDictionary()
@@ -64,7 +64,7 @@ class Held:
         self.token = lease.token
         #: Time at which the lease was requested or extended.
         self.extended = now
-        #: True if the server was told to free the group.
+        #: True if the request to free the group was sent.
         self.is_freed = False
         #: Facts of the fetch, if the group is to be freed.
         self.release: Optional[Facts] = None
@@ -72,21 +72,21 @@ class Held:
         self.last_link = 0
         #: Time at which the fetch began.
         self.begun: Optional[float] = None
-        #: End of the pause after another fetch inside this lease, of robots.txt.
+        #: End of the pause after a fetch of robots.txt within this lease.
         self.pause_at = 0.0
-        #: True while such a fetch is under way.
+        #: True while robots.txt is being fetched within this lease.
         self.is_visited = False
-        #: True if the server has said that the lease expired.
+        #: True if the server has reported that the lease expired.
         self.is_lost = False
 
 
 class Crawl:
-    """The part of a process in a crawl."""
+    """The state of a crawl in this process."""
 
     def __init__(self, crawler: Crawler) -> None:
         self.settings = Settings.read(crawler.settings)
         self.engine = Engine(crawler)
-        #: True if the middleware that frees groups is there.
+        #: True if the middleware that frees groups is installed.
         self.is_polite = False
         self._crawler = crawler
         self._frontier: Frontier
@@ -95,12 +95,12 @@ class Crawl:
         self._opened = monotonic()
         self._ready: Deque[Request] = deque()
         self._ready_since = 0.0
-        #: Leases that are taken ahead, so that pages without pauses follow one another. A slow crawl takes none.
+        #: Number of leases taken in advance, so that pages without pauses follow without a delay; 0 for a slow crawl.
         self._ahead = 0 if self.settings.delay or self.settings.delays else self.engine.capacity // 2
         self._announced: Optional[Request] = None
         self._held: Dict[Request, Held] = {}
         self._visits: Visits
-        #: Requests that did not come from the scheduler, with leases of their own.
+        #: Requests from outside the scheduler that have their own leases.
         self._visiting: "WeakKeyDictionary[Request, Held]" = WeakKeyDictionary()
         self._links: Deque[Item] = deque()
         self._sent_links = 0
@@ -143,7 +143,7 @@ class Crawl:
         self._tasks = [asyncio.ensure_future(self._take()), asyncio.ensure_future(self._watch())]
 
     async def close(self) -> None:
-        """Gives back what was not fetched, and sends the rest."""
+        """Gives back the leases that were not fetched, and sends the remaining messages."""
         self._is_closing = True
         self._wanted.set()
         if not self._tasks:
@@ -229,7 +229,7 @@ class Crawl:
         held.begun = monotonic()
 
     async def leave(self, request: Request, facts: Facts) -> None:
-        """Ends such a lease."""
+        """Ends the lease of a request from outside the scheduler."""
         held = self._visiting.pop(request, None)
         if held is not None:
             try:

@@ -1,4 +1,4 @@
-"""What this package needs to know of Scrapy's engine, in attributes without an underscore."""
+"""Access to the parts of Scrapy's engine that this package uses; all of them are public attributes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Engine:
     def free(self, ahead: int) -> int:
         """Returns how many requests the downloader takes now or, if it is full, after ``ahead`` others have ended."""
         active = len(self._engine.downloader.active)
-        # It also backs out if it is closing, or if responses wait for their callbacks.
+        # `needs_backout` also returns True if the engine is closing, or if responses wait for their callbacks.
         is_closed = self._engine.paused or (self._engine.needs_backout() and active < self.capacity)
         return 0 if is_closed else self.capacity + ahead - active
 
@@ -46,7 +46,7 @@ class Engine:
             self._engine.crawl(request)
 
     def free_slot(self, request: Request) -> None:
-        """Removes the delay of the slot of a request, because the frontier keeps the pauses."""
+        """Removes the delay of the slot of a request, because the frontier enforces the pauses."""
         slot = self._engine.downloader.slots.get(request.meta["download_slot"])
         if slot is not None:
             slot.delay = 0

@@ -1,4 +1,4 @@
-"""The downloader middleware that tells the frontier about each fetch."""
+"""The downloader middleware that reports each fetch to the frontier."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .requests import group_of, mark, retry_after
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
-#: Seconds for which a page waits after robots.txt. If the pause is longer, the page returns to the frontier.
+#: Maximum pause in seconds for which a page waits after robots.txt; for a longer pause, it returns to the frontier.
 LONG = 60
 
 
@@ -30,7 +30,7 @@ class Politeness:
         self._crawl = Crawl.of(crawler)
         self._crawl.is_polite = True
         self._patience = crawler.settings.getfloat("DOWNLOAD_TIMEOUT") or None
-        #: Requests that did not come from the scheduler, with the lease of a page that they use.
+        #: Requests from outside the scheduler, with the lease of a page that they use.
         self._inside: "WeakKeyDictionary[Request, Held]" = WeakKeyDictionary()
         settings = self._crawl.settings
         if settings.delay or settings.delays:
@@ -38,14 +38,14 @@ class Politeness:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Politeness:
-        """Makes the middleware of a crawler."""
+        """Creates the middleware of a crawler."""
         return cls(crawler)
 
     def _reached(self, request: Request) -> None:
         self._crawl.engine.free_slot(request)
 
     def process_request(self, request: Request, spider: Optional[Spider] = None) -> Any:
-        """Notes the begin of a fetch. A page waits for the pause after robots.txt."""
+        """Records the start of a fetch. A page first waits for the pause after robots.txt."""
         held = self._crawl.held(request)
         if held is None:
             return self._visit(request) if urlparse_cached(request).hostname else None

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 MARK = "crawlspace_slot"
 #: Keys of ``meta`` that describe a fetch, not a request.
 TRANSIENT = frozenset((MARK, "download_latency"))
-#: Longest URL and longest payload that the frontier stores.
+#: Maximum length of a URL and of a payload that the frontier stores.
 LONGEST = 65_536
-#: Order of a request of priority 0 and depth 0. A unit of priority weighs as much as a thousand links.
+#: Order of a request of priority 0 and depth 0. A priority that is higher by 1 equals a depth that is lower by 1000.
 ORDER, PRIORITY = 10**9, 1_000
 
 _PORTS = {"http": 80, "https": 443}
@@ -104,7 +104,7 @@ class Codec:
         if len(key) > 40:
             key = hashlib.sha1(key).digest()
         is_start = request.meta.get("is_start_request") and MARK not in request.meta
-        # Each process sends the start requests, with dont_filter. They are fetched once all the same.
+        # Every process sends the start requests with dont_filter. They must be fetched only once nevertheless.
         return key + os.urandom(12) if request.dont_filter and not is_start else key
 
     def _payload(self, request: Request) -> bytes:

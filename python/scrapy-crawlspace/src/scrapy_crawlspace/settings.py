@@ -13,17 +13,17 @@ class Settings(NamedTuple):
 
     url: str
     prefix: str
-    #: Empty for the name of the spider.
+    #: Id of the crawl; if it is empty, the name of the spider is used.
     execution: str
     #: Lifetime of a lease whose process died.
     lease: int
     #: Time for which a process waits for the first URL of a crawl.
     patience: int
     pickled: bool
-    #: Pause after a fetch, and that of slots with another one.
+    #: Pause after a fetch; and the pauses of slots that have a different pause.
     delay: int
     delays: Dict[str, int]
-    #: Fetches at a time, of slots that allow several.
+    #: Number of parallel fetches of slots that allow several.
     parallel: Dict[str, int]
 
     @classmethod

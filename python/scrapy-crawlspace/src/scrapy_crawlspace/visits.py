@@ -23,7 +23,7 @@ BLOCK, RETRY = 500, 1.0
 
 
 class Visits:
-    """Visits of hosts that wait for a lease."""
+    """Requests from outside the scheduler that wait for a lease of their host."""
 
     def __init__(self, frontier: Frontier, execution: bytes, lease: int) -> None:
         self._frontier = frontier
@@ -72,7 +72,7 @@ class Visits:
             waiting.cancel()
 
     async def close(self) -> None:
-        """Removes what is left of the execution."""
+        """Removes the execution of this process and its remaining URIs."""
         self.cancel()
         if self._task is not None:
             await asyncio.wait([self._task], timeout=2 * BLOCK / 1000)

@@ -70,7 +70,7 @@ class Client:
             str(self._url),
             socket_timeout=timeout,
             socket_connect_timeout=CONNECT,
-            # This class repeats calls instead.
+            # redis-py must not retry, because this class does.
             retry=Retry(NoBackoff(), 0),
         )
 
@@ -191,7 +191,7 @@ class Client:
         patience: float,
         failed: Optional[Exception] = None,
     ) -> Any:
-        """Makes attempts until one of them succeeds or the patience is over. One of them may have failed already."""
+        """Retries a call until it succeeds or ``patience`` is over. ``failed`` is the error of an earlier attempt."""
         begun: Optional[float] = None
         pause = PAUSE
         while True:

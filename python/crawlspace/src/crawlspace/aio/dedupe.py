@@ -1,4 +1,4 @@
-"""A dedupe index, and the helper that carries its loop."""
+"""A dedupe index, and the context manager that stores each payload once."""
 
 from __future__ import annotations
 
@@ -74,12 +74,12 @@ class OpenCapture:
 
 
 class Dedupe(Client):
-    """A dedupe index under a prefix. Each method is a command; the docstring names its page."""
+    """A dedupe index under a prefix. Each method is a command; its docstring names the command."""
 
     def capture(
         self, crawl: Bytes, hash: Bytes, *, px: int = 60_000, block: Optional[int] = 0, with_wacz: bool = False
     ) -> OpenCapture:
-        """Claims a payload while its record is written, as a context manager.
+        """Returns a context manager that holds a claim on a payload while its record is written.
 
         If the body finds an ``original``, it writes a ``revisit`` record and calls ``revisit``; otherwise it stores
         the payload and calls ``add``. If it does neither, or raises, the claim is released. ``px`` is the lifetime of

@@ -7,7 +7,7 @@ from .client import Client, call
 
 
 class Tags(Client):
-    """A tag space at a key. Each method is a command; the docstring names its page."""
+    """A tag space at a key. Each method is a command; its docstring names the command."""
 
     add = call(tags.add)
     explain = call(tags.explain)

@@ -1,4 +1,4 @@
-"""Commands as values, without I/O: the words to send, how to read the reply, and what a client may do with them.
+"""Commands as values, without I/O: the words to send, the parser of the reply, and whether a client may retry.
 
 The modules ``chg``, ``dedupe`` and ``tags`` have a function for each command. Its first argument is the prefix of the
 index or frontier, or the key of the tag space. ``Frontier``, ``Dedupe`` and ``Tags`` call these functions;
@@ -11,7 +11,7 @@ from typing import Any, Callable, Generic, Iterable, List, Literal, NamedTuple, 
 
 #: An argument of any bytes. Text is encoded as UTF-8; lone surrogates of file names become their bytes.
 Bytes = Union[bytes, str]
-#: Writer and number of a call. The client chooses them for None, and False sends none.
+#: Writer and number of a call. With None, the client chooses both; with False, it sends no ``SEQ``.
 Seq = Union[Tuple[Bytes, int], Literal[False], None]
 #: A word of a command.
 Word = Union[bytes, int, str]
@@ -24,11 +24,11 @@ class Wait(NamedTuple):
 
     #: Time to wait in milliseconds; 0 waits without a limit.
     block: int
-    #: Tells from a reply whether the wait ended without a result.
+    #: Returns True if the reply means that the wait ended without a result.
     is_unmet: Callable[[Any], bool]
     #: Position of the time in the words.
     at: int
-    #: Makes the command that continues the wait from the reply; None if it is the same command.
+    #: Creates the command that continues the wait from the reply; None to send the same command again.
     then: Optional[Callable[[Any], "Command[Any]"]] = None
 
 

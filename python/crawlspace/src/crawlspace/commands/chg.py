@@ -44,7 +44,7 @@ class Item(NamedTuple):
     depth: int = 0
     #: Identifies the request instead of the URI, 1 to 64 bytes; only for ``discover``.
     key: Optional[Bytes] = None
-    #: Bytes that come back with the lease; only for ``discover``.
+    #: Payload, any bytes, which the lease returns; only for ``discover``.
     payload: Optional[Bytes] = None
 
 
@@ -246,7 +246,7 @@ def forget(
 
 
 def group(prefix: bytes, group: Bytes, chgs: Iterable[Bytes]) -> Command[None]:
-    """Puts groups behind a shared gate; an empty name removes them from theirs (CHG.GROUP)."""
+    """Puts groups behind a shared gate; an empty name removes them from their gate (CHG.GROUP)."""
     return Command(["CHG.GROUP", prefix, data(group), *many(chgs)], nothing)
 
 
@@ -269,7 +269,7 @@ def _known(row: Any) -> Optional[Known]:
 
 
 def known(prefix: bytes, execution: Bytes, uris: Iterable[Bytes]) -> Command[List[Optional[Known]]]:
-    """Returns what became of URLs, or None for an unknown one (CHG.KNOWN). A URL with a key is named by the key."""
+    """Returns the state of each URL, or None if it is unknown (CHG.KNOWN). If a URL has a key, pass the key."""
     names = many(uris)
     if not names:
         return Command([], lambda _: [])
@@ -449,7 +449,7 @@ def release(
         return Command(words, _released)
 
     def then(reply: Any) -> Command[Released]:
-        """Continues the wait: the lease is released, and the next one is wanted."""
+        """Continues the wait: the lease is already released, so this only requests the next lease."""
         rest = Command(["CHG.NEXT", prefix, *next.words()], lambda more: _released([reply[0], more and more[0]]))
         rest.wait = Wait(0, _is_nil, -1)
         return rest
@@ -465,7 +465,7 @@ def repair(prefix: bytes) -> Command[FrontierCheck]:
 def settle(
     prefix: bytes, execution: Bytes, items: Iterable[Sequence[Any]], *, status: Optional[int] = None
 ) -> Command[List[Optional[int]]]:
-    """Ends URLs, or sets the time of their next fetch, by name, given as ``Settlement`` (CHG.SETTLE).
+    """Marks URLs as done, or sets the time of their next fetch, given as ``Settlement`` (CHG.SETTLE).
 
     Either all items have a payload or none has one. Without payloads, queued and leased URLs keep theirs. Returns for each item 1 if something changed, 0 if not, and None if it was refused.
     """

@@ -1,4 +1,4 @@
-"""A frontier, and the helper that carries its loop."""
+"""A frontier, and an iterator over leases for the loop of a worker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Facts and fate of a lease without an end.
+#: Facts and outcome of a lease that the body of the loop has not ended.
 _NOTHING: "dict[str, Any]" = {}
 
 #: Milliseconds for which `later` keeps URIs if the loop does not say how long its leases last.
@@ -43,7 +43,7 @@ class Facts(TypedDict, total=False):
 
 
 class HeldLease:
-    """A lease in the body of the loop. ``done``, ``retry`` or ``later`` say how it ends.
+    """A lease in the body of the loop. Call ``done``, ``retry`` or ``later`` to set its outcome.
 
     ``done`` and ``retry`` send nothing: the loop ends the lease and takes the next one in one round trip. If the body
     calls none of them, or raises, the URIs are put back, and the pause of the group begins.
@@ -103,12 +103,12 @@ class HeldLease:
 
     @property
     def depth(self) -> int:
-        """Distance of the URI from a seed; 0 if the lease does not tell."""
+        """Distance of the URI from a seed; 0 if the lease does not contain it."""
         return self.uris[0].depth if self.uris else 0
 
     @property
     def attempts(self) -> int:
-        """Number of leases of the URI that expired; 0 if the lease does not tell."""
+        """Number of leases of the URI that expired; 0 if the lease does not contain it."""
         return self.uris[0].attempts if self.uris else 0
 
     @property
@@ -119,7 +119,7 @@ class HeldLease:
     def done(
         self, *, execution: Optional[Bytes] = None, count: Optional[int] = None, **facts: "Unpack[Facts]"
     ) -> None:
-        """Ends the URIs. If the frontier does not keep them, ``execution`` says whose URIs, and ``count`` how many."""
+        """Ends the URIs. For URIs that are only counted, ``execution`` is their crawl, and ``count`` their number."""
         whose = self.execution if execution is None else data(execution)
         if whose is None:
             raise ValueError("the frontier does not keep the URIs of this group: name the execution")
@@ -188,20 +188,20 @@ class HeldLease:
         if "done" in fate:
             frontier._run(commands.done(frontier.prefix, self.chg, self.token, fate["done"]), patience)
         elif "retry" in fate:
-            # SETTLE takes no token. EXTEND checks it, and prevents that the lease expires in between.
+            # SETTLE takes no token. EXTEND checks the token, and prevents the lease from expiring before SETTLE.
             frontier._run(commands.extend(frontier.prefix, self.chg, self.token, LATER), patience)
             items = [(self.chg, uri.uri if uri.key is None else uri.key, fate["retry"]) for uri in self.uris]
             frontier._run(commands.settle(frontier.prefix, self.execution or b"", items), patience)
 
     def _leave(self) -> None:
-        """Ends the lease when the loop ends before its turn."""
+        """Ends the lease if the loop is left early."""
         frontier = self._frontier
         try:
             if self._is_freed:
                 self._fate = self._fate or {"retry": 0}
                 self._end_freed(PARTING)
             elif self._is_ending:
-                # The reply was lost. The same release returns the lease that it granted.
+                # The reply was lost. The same release, sent again, returns the lease that it granted.
                 again = self._options.next._replace(block=None)
                 lease = (frontier._run(self._release(again), PARTING)).lease
                 if lease is not None:
@@ -240,7 +240,7 @@ class Leases:
 
 
 class Frontier(Client):
-    """A frontier under a prefix. Each method is a command; the docstring names its page."""
+    """A frontier under a prefix. Each method is a command; its docstring names the command."""
 
     def leases(
         self,
