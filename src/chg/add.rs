@@ -51,7 +51,7 @@ pub struct Item<'a> {
     pub url: Kept<'a>,
     /// Identifies the URL instead of its bytes.
     pub key: Option<&'a [u8]>,
-    /// Bytes of the crawler that come back with the lease.
+    /// Payload of the crawler, any bytes, which the lease returns.
     pub payload: Option<&'a [u8]>,
 }
 
@@ -193,7 +193,7 @@ impl<K: Store> Frontier<K> {
         }
         if ks.has_plain_groups() {
             for item in items.clone().skip(1) {
-                // All or nothing, as in `add`.
+                // Add all URIs or none, as `add` does.
                 self.groups.load(ks, item.url.chg)?;
                 let key = self.keys.uris_key(ks, item.url.chg);
                 ks.keeps_uris(&key)?;
@@ -211,8 +211,9 @@ impl<K: Store> Frontier<K> {
             let is_used_up = loaded.group.options.budget == Some(0);
             let has = self.groups.kept(ks, &loaded, |kept| {
                 let first = kept.count_of(execution) == 0;
-                // The record of a URL tells if the execution has it, but not in which group. Without records, the
-                // change tells if the group has it, unless it must not be added.
+                // The record of a URL shows whether the execution has the URL, but not in which group.
+                // Without records, the result of the change shows whether the group has the URL, unless the
+                // URL must not be added.
                 let matters = if remembers {
                     is_known && weight.is_some()
                 } else {

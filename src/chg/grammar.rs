@@ -828,12 +828,12 @@ impl List {
     }
 }
 
-/// The place from which a list of URIs continues.
+/// The position at which a list of URIs continues.
 #[derive(Clone, Copy)]
 pub enum UriCursor {
-    /// A place in a group.
+    /// A position in a group.
     Group(Position),
-    /// A place among the URLs of an execution.
+    /// A position among the URLs of an execution.
     Execution(UrlCursor),
 }
 

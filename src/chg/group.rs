@@ -260,8 +260,8 @@ impl Group {
 
     /// Returns the time from which the group may be leased for an execution, ignoring its shared gate. A
     /// lease needs a due URI: a URI that is due at `queued`, or with `is_held` the URI of a lease that ends.
-    /// A lease also needs a free place among the parallel fetches, and a place may become free only when
-    /// another lease ends. Returns `None` if no lease is possible until the group changes.
+    /// The number of leases is limited, too: another lease may have to end first. Returns `None` if no lease
+    /// is possible until the group changes.
     pub(super) fn leasable_from(&self, queued: Option<Millis>, is_held: bool) -> Option<Millis> {
         if self.options.paused {
             return None;

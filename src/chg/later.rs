@@ -156,7 +156,7 @@ impl<K: Store> Frontier<K> {
         let later = later_of(&self.keys, ks, chg, token)?;
         let is_held = loaded.group.hold(token, now).is_some();
         if !is_held && later.is_none_or(|deadline| deadline <= now) {
-            // A group goes with its last URI, but its leases can be named until their deadline.
+            // A group is deleted with its last URI, but clients may send its tokens until their deadline.
             return Err(if loaded.group.known {
                 Error::Stale(chg.to_vec(), token)
             } else {

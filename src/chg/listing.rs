@@ -111,12 +111,12 @@ fn split(text: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&text[..colon], &text[colon + 1..]))
 }
 
-/// The place from which a list of URLs of an execution continues.
+/// The position at which a list of URLs of an execution continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UrlCursor {
-    /// A place in a list of queued and leased URLs.
+    /// A position in a list of queued and leased URLs.
     Queued(Place),
-    /// A place in a list of URLs that are done or were given up.
+    /// A position in a list of URLs that are done or were given up.
     Ended(u64),
 }
 

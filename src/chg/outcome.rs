@@ -84,7 +84,7 @@ impl<K: Store> Outcomes<'_, K> {
         let Some((own, are_counted)) = kept.flatten() else {
             if let Fate::Later(_) = fate {
                 return Err(Error::Argument(
-                    "LATER is for URIs that the frontier keeps, and the lease has none; nothing was changed"
+                    "LATER needs URIs that the frontier keeps, but this lease has none; nothing was changed"
                         .to_owned(),
                 ));
             }
@@ -101,7 +101,7 @@ impl<K: Store> Outcomes<'_, K> {
             Fate::Unchanged => CountChange::Return(token, n, None),
             Fate::Retry(_, Some(_)) if n > 1 => {
                 return Err(Error::Argument(format!(
-                    "the lease is for {n} URIs, and PAYLOAD is for one; nothing was changed"
+                    "PAYLOAD needs a lease of one URI, but this lease has {n}; nothing was changed"
                 )));
             }
             Fate::Retry(at, _) => CountChange::Return(token, n, Some(at)),

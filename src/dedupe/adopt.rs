@@ -1,6 +1,5 @@
-//! Adopts crawls that other programs committed, canceled, or removed from `allcrawls`. Gives
-//! committed crawls a place in the commit order, and restores the others when a command uses them
-//! again.
+//! Adopts crawls that other programs committed, canceled, or removed from `allcrawls`. Gives committed crawls
+//! a number in the commit order, and restores canceled and removed crawls when a command uses them again.
 
 use super::counts;
 use super::error::{Error, Result};

@@ -120,7 +120,7 @@ impl Lookup<'_> {
     }
 }
 
-/// Refuses a file name in a text, where it could not be told from the other fields.
+/// Refuses `WITHWACZ` with `FORMAT RECORD`: in the text, a file name could not be distinguished from other fields.
 fn check_text(as_text: bool, with_wacz: bool) -> Result<(), String> {
     if as_text && with_wacz {
         return Err("ERR WITHWACZ cannot be combined with FORMAT RECORD".to_owned());

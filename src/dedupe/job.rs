@@ -19,7 +19,7 @@ use super::store::Store;
 /// A job on an index.
 pub type Job<K> = slices::Job<Index<K>, K, Error>;
 
-/// The index and its keys, as lent to a job.
+/// The index and its keys, which a job borrows for one slice.
 pub type Lent<K> = slices::Lent<Index<K>, K>;
 
 /// Maximum number of entries per batch. A batch is always processed in the slice that read it, so that no entry is

@@ -372,8 +372,9 @@ impl<S: Ask> Frontier<S> {
         self.repeat(settle)
     }
 
-    /// Ends or schedules URLs, each with a payload that replaces the one it has (`CHG.SETTLE … PAYLOAD`); otherwise as
-    /// [`settle`](Frontier::settle). An empty payload removes it. URLs that end have none.
+    /// Marks URLs as done or schedules them, as [`settle`](Frontier::settle) does, and replaces the payload
+    /// of each URL (`CHG.SETTLE … PAYLOAD`). An empty payload removes the old one. A URL that is done has no
+    /// payload.
     ///
     /// # Errors
     /// Returns the errors of [`settle`](Frontier::settle).

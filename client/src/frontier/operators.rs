@@ -323,7 +323,7 @@ impl<S: Ask> Frontier<S> {
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
     /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
-    /// println!("{:?} things were mended", frontier.repair()?.mended);
+    /// println!("{:?} problems were repaired", frontier.repair()?.mended);
     /// # Ok::<(), crawlspace_client::Error>(())
     /// ```
     ///

@@ -158,11 +158,11 @@ struct Node {
     idle: Vec<(Instant, Connection)>,
     /// Number of connections, both idle and in use.
     open: usize,
-    /// True if the only connection of the pool broke. It is never replaced.
+    /// True if the only connection of the pool broke; it is not replaced.
     over: bool,
 }
 
-/// A place in the pool. It contains a connection, unless the connection has not been opened yet.
+/// A slot of the pool. It contains a connection, unless the connection has not been opened yet.
 pub(super) struct Line {
     pool: Pool,
     address: Address,
@@ -188,7 +188,7 @@ impl Pool {
         self.0.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a free place in the pool.
+    /// Waits for a free slot of the pool.
     fn place(&self, address: &Address) -> Result<Line, RedisError> {
         let mut nodes = self.nodes();
         loop {

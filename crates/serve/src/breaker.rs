@@ -33,7 +33,7 @@ struct Inside {
 /// State of a circuit breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BreakerState {
-    /// Every request goes through.
+    /// All requests are allowed.
     Closed,
     /// Requests are blocked for this remaining time.
     Open(Duration),

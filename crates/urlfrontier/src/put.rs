@@ -223,7 +223,7 @@ impl Store {
         let batch = Batch::new();
         let over = self.frontier.over(&batch);
         let mut settled: Vec<Asked<Option<bool>>> = Vec::new();
-        // Known items come first: a URL that is also among the discovered ones is known then.
+        // Known items come first, so that a URL that is also among the discovered items counts as known.
         for (crawl, places) in by_crawl(items.known.iter().map(|(item, _)| item)) {
             if self.note_crawl(crawl).await.is_err() {
                 continue;
@@ -267,7 +267,7 @@ impl Store {
                 found.push((slice.to_vec(), pending));
             }
         }
-        // Each answer tells whether it was sent.
+        // Each answer records whether it was sent.
         let _ = batch.send_async(self.frontier.server()).await;
         let known = statuses_of(items.known.len(), settled, |changed| match changed {
             Some(_) => Ack::Ok,

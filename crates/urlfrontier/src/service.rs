@@ -40,7 +40,7 @@ pub(crate) fn now() -> Millis {
     now.map_or(0, |now| now.as_millis() as Millis)
 }
 
-/// Tells when the server stops.
+/// Signals that the server stops.
 #[derive(Clone, Debug)]
 pub(crate) struct Stopped(watch::Receiver<bool>);
 

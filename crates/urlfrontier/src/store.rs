@@ -1,4 +1,4 @@
-//! The frontier behind the service, and what the service keeps beside it.
+//! The frontier behind the service, and the data that the service stores in addition.
 //!
 //! The default delay and the crawl ids are in a hash at the key `urlfrontier` of the frontier's prefix: `delay` has the
 //! milliseconds, and a field `crawl:<id>` marks a crawl.

@@ -111,8 +111,8 @@ impl Digest {
     }
 }
 
-/// Returns true if `text` is the digest of empty input, in any encoding. Some tools write this digest
-/// for records whose payload they have not read, so it says nothing about the payload.
+/// Returns true if `text` is the digest of empty input, in any encoding. Some tools write this digest for
+/// records whose payload they have not read, so it does not identify the payload.
 pub fn is_of_nothing(text: &[u8]) -> bool {
     /// MD5 digest of empty input. This digest is recognized, although MD5 is not a supported
     /// algorithm.

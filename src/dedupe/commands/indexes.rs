@@ -35,7 +35,7 @@ pub struct CachedIndex {
     pub sweep: Option<ScanCursor>,
     /// The layout that a new index with this prefix would get now.
     new: Layout,
-    /// The place of the packed index in memory, if it is noted.
+    /// The address of the packed index in memory, if it is cached.
     place: Option<Place<Packed>>,
 }
 
@@ -94,9 +94,9 @@ pub fn with_index<T>(
     done
 }
 
-/// Runs `act` on a cached index and its packed value, without opening the key if its place is
-/// noted. Returns `None` if the index is not cached or not packed, if `act` returns `None`, and in
-/// a cluster.
+/// Runs `act` on a cached index and its packed value, without opening the key if the address of the value is
+/// cached. Returns `None` if the index is not cached or not packed, if `act` returns `None`, and in a
+/// cluster.
 pub fn with_place<T>(
     ctx: Ctx,
     prefix: &[u8],

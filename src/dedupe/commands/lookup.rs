@@ -18,7 +18,7 @@ use crawlspace_host::server::reply::{send_array, send_bulk, send_int, send_nil};
 use super::indexes::{self, on_index};
 use super::metrics;
 
-/// True after a look-up in a packed index. Until then, no call can be answered in the short way.
+/// True after a look-up in a packed index. Until then, [`Act::act_shortly`] returns without trying.
 static MAY_BE_SHORT: AtomicBool = AtomicBool::new(false);
 
 /// Passes hashes in their written spelling to the key space, which can reuse these server strings.

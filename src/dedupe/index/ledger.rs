@@ -209,9 +209,9 @@ impl<K: Store> Index<K> {
         Ok(())
     }
 
-    /// Returns the first commit number of a crawl if the crawl might be missing from the lists of
-    /// holders of some of its hashes. This is so if plain clients committed the crawl, or added to
-    /// it since its last commit.
+    /// Returns the first commit number of a crawl if the crawl might be missing from the lists of holders of
+    /// some of its hashes. This is the case if plain clients committed the crawl, or added to it since its
+    /// last commit.
     pub(crate) fn first_unrecorded(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<u64>> {
         if let Some(number) = self.crawls.baseline(ks, crawl).unrecorded_number(ks)? {
             return Ok(Some(number));

@@ -9,11 +9,11 @@
 //! marker. A plain client that looks up a hash there gets `WRONGTYPE` instead of "unknown", and a
 //! client that deletes or renames the marker destroys no record.
 //!
-//! The records of an uncommitted crawl are always in its plain hash. Its commit copies them into
-//! the packed index, and deletes the plain hash at the end. Meanwhile, `copied` in
-//! `h:<crawl>:baseline` is the number of records in both places. A plain client may write to the
-//! hash of a committed crawl at any time. If the crawl has a packed record of the same hash, the
-//! packed record takes precedence, as if the client's `HSETNX` had found the field.
+//! The records of an uncommitted crawl are always in its plain hash. Its commit copies them into the packed
+//! index, and deletes the plain hash at the end. Meanwhile, `copied` in `h:<crawl>:baseline` is the number of
+//! records in both storages. A plain client may write to the hash of a committed crawl at any time. If the
+//! crawl has a packed record of the same hash, the packed record takes precedence, as if the client's
+//! `HSETNX` had found the field.
 
 use std::borrow::Cow;
 

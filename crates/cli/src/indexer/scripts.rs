@@ -356,8 +356,8 @@ out[1], out[2] = progress(counts, qset, q, pq, r, pr)
 return out"
 );
 
-/// Counts revisits that were set aside, unless they were changed after they were read. So each is
-/// counted once.
+/// Counts revisits that were set aside, unless another importer has changed them since they were read, so
+/// that each is counted once.
 pub(super) const SETTLE: &str = r"
 local later, laters, crawls = unpack(KEYS)
 local name, number, was, aside, prefix, crawl = unpack(ARGV, 1, 6)

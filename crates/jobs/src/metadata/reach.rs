@@ -1,4 +1,4 @@
-//! Restricts the addresses to which a place on the web may lead.
+//! Restricts the addresses to which a location on the web may refer or redirect.
 
 use std::env;
 

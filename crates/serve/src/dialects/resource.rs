@@ -28,7 +28,7 @@ const MAX_BODY: u64 = 64 << 20;
 /// Timeout of a request body, until all of it has arrived.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Answers with a capture that the query string selects. It is a capture of a request with the same method and body.
+/// Answers with a capture that the query string selects, of a request with the same method and body.
 pub(crate) async fn answer(
     asked: &RequestTarget<'_>,
     request: Request<Incoming>,

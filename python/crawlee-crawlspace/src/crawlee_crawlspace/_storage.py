@@ -57,7 +57,7 @@ class CrawlspaceStorageClient(StorageClient):
             lease: Time after which the requests of a dead process return to the queue. Leases of a live process are
                 extended for as long as their requests are in progress.
             group: Returns the host of a request, or another name for what shares a pause.
-            purge_on_start: Purges unnamed queues when they are opened, if the configuration of Crawlee says so. The
+            purge_on_start: Purges unnamed queues when they are opened, if Crawlee's own setting is on. The
                 default keeps them, because other processes may be working on them.
             storage_client: Stores datasets and key-value stores; the file system by default.
         """

@@ -1,7 +1,7 @@
 """Typed client for the Crawlspace module of Redis: dedupe index, crawl frontier and access tags.
 
 ``Frontier``, ``Dedupe`` and ``Tags`` have a method for each command; ``crawlspace.aio`` has the same classes for
-asyncio. ``Frontier.leases`` and ``Dedupe.capture`` carry the loops of a crawler.
+asyncio. ``Frontier.leases`` and ``Dedupe.capture`` implement the loops of a crawler.
 """
 
 from . import aio, commands, errors, replies

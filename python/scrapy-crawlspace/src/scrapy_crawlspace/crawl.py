@@ -1,7 +1,8 @@
 """The state of a crawl in one process: leases from the frontier, and messages to it.
 
-Everything runs on the event loop of Scrapy. One task takes leases, on a connection of its own because it waits in the
-server. Another one sends all that has gathered in one round trip: links, releases, ended requests, longer leases.
+Everything runs on the event loop of Scrapy. One task takes leases, on its own connection because it waits in the
+server. Another task sends all pending messages in one round trip: links, releases, ends of requests, extensions of
+leases.
 """
 
 from __future__ import annotations

@@ -13,7 +13,8 @@ use crate::{Asking, time};
 
 /// Pause one group, one crawl, or everything, until `resume`.
 ///
-/// The server grants no new leases while a pause lasts. Held leases stay valid, and queued URIs keep their places.
+/// The server grants no new leases while a pause lasts. Current leases stay valid, and queued URIs keep their
+/// positions.
 #[derive(Args)]
 #[command(after_help = "Examples:
   crawlspace chg pause example.com

@@ -13,8 +13,7 @@ use crate::terminal::{Bytes, Consent, say};
 
 /// Move everything that is queued for one group to another group.
 ///
-/// Use it when the address of a host that was queued by name becomes known. The pauses of both
-/// groups are kept.
+/// Use it when the address of a host that was queued by name becomes known. The pauses of both groups still apply.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace chg move a.example 192.0.2.7")]

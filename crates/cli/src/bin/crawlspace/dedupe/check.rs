@@ -11,9 +11,8 @@ use crate::table::{Table, count};
 
 /// Prove that an index is consistent, or list its faults. Exit status 1 if something is wrong.
 ///
-/// The server reads the whole index in slices, and serves other clients between them. If clients
-/// write to the index meanwhile, their writes can show up as faults: run the check again before you
-/// act on them.
+/// The server reads the whole index in slices, and serves other clients between them. If clients write to the index
+/// meanwhile, the check may report these writes as problems: run it again before you act on them.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace dedupe check --prefix '{coll-42}:' || crawlspace dedupe repair --prefix '{coll-42}:'")]
