@@ -102,7 +102,7 @@ enum End {
 #[derive(Default)]
 struct Found {
     bytes: Vec<(Symbol, u32)>,
-    /// Gain, symbol and count of longer symbols.
+    /// Symbols of two bytes and more, each with its gain and its count.
     longer: Vec<(u64, Symbol, u32)>,
     /// Number of frequent pairs that were turned into symbols.
     pairs: usize,

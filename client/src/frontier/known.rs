@@ -178,14 +178,14 @@ pub struct Selection<'a> {
 
 debug_as_text! { Selection<'_> { group: optional, before: plain, state: plain } }
 
-/// The memory of an execution, see [`Frontier::space`].
+/// Options of the space in which an execution remembers its URLs, see [`Frontier::space`].
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Space<'a> {
     /// Uses fingerprints of 128 bits instead of 96, so that no URL is mistaken for another one.
     pub wide: bool,
     /// Keeps the texts of URLs that are done or given up, for [`Frontier::urls`].
     pub text: bool,
-    /// Name of a memory that several executions share.
+    /// Name of a space that several executions share.
     pub share: Option<&'a [u8]>,
 }
 

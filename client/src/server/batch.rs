@@ -29,7 +29,7 @@ pub struct Batch(Arc<Mutex<Vec<QueuedCall>>>);
 
 pub(super) type Deliver = Box<dyn FnOnce(Result<Option<Value>, Error>) + Send>;
 
-/// A queued call, and the place for its reply.
+/// A queued call, and its reply when it has arrived.
 pub(super) struct QueuedCall {
     pub request: Request,
     pub deliver: Deliver,

@@ -96,7 +96,7 @@ impl Crawl {
         (0..self.gates).map(|gate| format!("gate{gate}")).collect()
     }
 
-    /// Returns the first additions. Large groups get all their URIs at once.
+    /// Returns the commands that add the first URIs. Large groups get all their URIs at once.
     pub fn seeds(&mut self, rng: &mut Rng, now: i64) -> Vec<String> {
         let mut lines = Vec::new();
         for group in 0..self.groups.len() {

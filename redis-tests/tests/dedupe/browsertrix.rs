@@ -351,7 +351,7 @@ impl Beside {
         let state = self.crawls.get(name).map(|crawl| crawl.state);
         let is_done = self.finished.contains(file);
         let originals = lines.iter().filter(|(_, capture)| capture.is_some());
-        // Browsertrix counts only for a crawl in `allcrawls`, and in both places.
+        // Browsertrix counts only for a crawl in `allcrawls`, both in the crawl's counts and in `allcounts`.
         let mut awaited = originals
             .filter_map(|(hash, _)| self.waiting.get(hash))
             .flatten();

@@ -10,7 +10,7 @@ const P: &str = "p:";
 #[track_caller]
 fn compare(c: &mut DedupeIndex, when: &str) {
     for n in [0, 15, 25, 34, 36, 99] {
-        // The second round uses the place that the first one notes.
+        // The second round uses the address that the first round has cached.
         for _ in 0..2 {
             let opened = c.call(format!("LOOKUP #{n} #{n}"));
             let noted = c.call(format!("LOOKUP #{n}"));

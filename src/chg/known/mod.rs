@@ -1,4 +1,4 @@
-//! Memory of URLs: the URLs that an execution has discovered, and their states.
+//! Known URLs: the URLs that an execution has discovered, and their states.
 //!
 //! A [`Space`] stores a record of 17 bytes for each URL: 64 bits of a keyed hash of the URL, 32 bits of a hash of its
 //! group, and its state. The queue of the group stores the text of a URL while the URL is queued or leased.

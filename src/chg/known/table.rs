@@ -99,7 +99,7 @@ impl Records {
         }
     }
 
-    /// Moves the records out whose hash has this bit set.
+    /// Removes and returns the records whose hash has this bit set.
     fn split(&mut self, width: usize, bit: u32) -> Records {
         let mut moved = Records::default();
         let mut kept = 0;

@@ -30,7 +30,7 @@ const ENTRY_BYTES: usize = 64;
 /// of the group's executions are updated.
 const FEW: usize = if cfg!(test) { 2 } else { 8 };
 
-/// The place of a group that has no shared gate.
+/// Gate number of a group without a shared gate.
 const NO_GATE: u32 = 0;
 
 /// The agendas of the executions that clients named.

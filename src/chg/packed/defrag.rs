@@ -13,7 +13,7 @@ impl Packed {
     /// Moves memory from a cursor on until `time` returns false; returns the next cursor, 0 at the end. Parts
     /// that are small or rare are not moved.
     pub fn defrag(&mut self, cursor: u64, mover: &mut Mover<'_>, time: Time<'_>) -> u64 {
-        // A cursor is one more than the place, because 0 is the end.
+        // A cursor is one more than the position, because 0 is the end.
         let place = cursor.saturating_sub(1);
         let (mut part, mut at) = ((place >> PART) as usize, place & ((1 << PART) - 1));
         loop {

@@ -24,7 +24,7 @@ pub(super) const SOME: usize = 32;
 /// An element of a frontier. Keys are given by their names after the prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Element<'a> {
-    /// A group with its URIs and its places in the ordered queues.
+    /// A group with its URIs and its positions in the ordered queues.
     Group(&'a [u8]),
     /// A part of the URIs of a large packed group, which is prepared for the new storage.
     Part(&'a [u8]),

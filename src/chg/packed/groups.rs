@@ -57,7 +57,7 @@ impl Stock {
     }
 }
 
-/// The place of the URIs of an open group.
+/// The position of the URIs of an open group.
 #[derive(Clone, Debug)]
 enum Place {
     /// The group has no stored URIs.
@@ -242,8 +242,8 @@ impl Groups {
         slot
     }
 
-    /// Appends the block of a group for files, without its places in `chg_ready`; if the group consists only
-    /// of such places, returns false and appends nothing.
+    /// Appends the block of a group for files, without its positions in `chg_ready`; if the group consists only
+    /// of such positions, returns false and appends nothing.
     pub fn save(&self, slot: u32, out: &mut Vec<u8>) -> bool {
         self.look(slot, |open| {
             let is_stored = open.record.is_stored();

@@ -28,8 +28,8 @@ pub struct Listed {
     pub known: Option<Known>,
 }
 
-/// Place from which a list of queued and leased URLs continues. A place is valid only on the server
-/// that returned it.
+/// Position at which a list of queued and leased URLs continues. A position is valid only on the server that
+/// returned it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// Slot of the group.
@@ -79,7 +79,7 @@ impl Page {
 }
 
 impl Packed {
-    /// Returns some queued and leased URLs of an execution, filtered by state, and the place to continue
+    /// Returns some queued and leased URLs of an execution, filtered by state, and the position to continue
     /// from.
     pub fn list_queued(
         &self,

@@ -111,12 +111,12 @@ impl Packed {
         };
     }
 
-    /// Returns the number of places in `chg_wait`, `chg_busy` and `chg_idle`.
+    /// Returns the number of positions in `chg_wait`, `chg_busy` and `chg_idle`.
     pub(super) fn places(&self) -> u64 {
         self.sets.iter().map(Order::len).sum()
     }
 
-    /// Returns true if the packed frontier contains a group. Ignores its places in `chg_ready`, because the
+    /// Returns true if the packed frontier contains a group. Ignores its positions in `chg_ready`, because the
     /// conversion moves this list separately.
     pub fn holds(&mut self, id: &[u8]) -> bool {
         let Some(slot) = self.groups.find(id) else {
@@ -252,7 +252,7 @@ impl Packed {
         stock.is_some_and(|stock| stock.uris.queued() > AT_ONCE || stock.is_crowd)
     }
 
-    /// Removes a group, but not its places in `chg_ready`.
+    /// Removes a group, but not its positions in `chg_ready`.
     pub(super) fn forget(&mut self, id: &[u8]) {
         let Some(slot) = self.groups.find(id) else {
             return;

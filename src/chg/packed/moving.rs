@@ -21,7 +21,7 @@ enum Next {
     /// Lists that exist once.
     #[default]
     Lists,
-    /// Groups in the sorted queues, in order, so that both storages find their places quickly.
+    /// Groups in the sorted queues, in order, so that both storages find their positions quickly.
     Queues,
     /// Groups, and other keys that exist per group, gate or execution.
     Groups,
@@ -97,7 +97,7 @@ pub trait Movable: Store {
     /// # Errors
     /// `MIXED` if a plain key has the name of a key of the unpacked frontier; any server error.
     fn begin(&mut self, prefix: &[u8], to: Storage) -> Result<Begun>;
-    /// Returns the number of places in ordered queues that the packed frontier has.
+    /// Returns the number of positions in ordered queues that the packed frontier has.
     ///
     /// # Errors
     /// Any server error.

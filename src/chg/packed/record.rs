@@ -15,7 +15,7 @@ use super::super::time::{ARRIVALS, Millis, unzigzag, zigzag};
 /// The numbers of URIs that a group counts without keeping them, by execution.
 pub(super) type Counts = SmallVec<[(u32, u64); 1]>;
 
-/// A group with its places in the queues.
+/// A group with its positions in the queues.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Record {
     pub group: Group,
@@ -67,7 +67,7 @@ impl Record {
         !self.is_stored() && self.listed == 0
     }
 
-    /// Returns true if the record contains more than places in `chg_ready`.
+    /// Returns true if the record contains more than positions in `chg_ready`.
     pub fn is_stored(&self) -> bool {
         self.exists || self.scores != [None; SETS] || !self.counts.is_empty()
     }
@@ -78,13 +78,13 @@ impl Record {
         self.write_with(0, &self.counts, self.next.as_ref(), listed, out);
     }
 
-    /// Appends the compact form without the places in `chg_ready`.
+    /// Appends the compact form without the positions in `chg_ready`.
     pub fn write_unlisted(&self, out: &mut Vec<u8>) {
         self.write_with(0, &self.counts, self.next.as_ref(), (0, 0), out);
     }
 
     /// Appends the compact form, with the due time relative to a base. Omits references to other groups and
-    /// to executions, and the places in `chg_ready`.
+    /// to executions, and the positions in `chg_ready`.
     pub fn write_alone(&self, base: Millis, out: &mut Vec<u8>) {
         self.write_with(base, &[], None, (0, 0), out);
     }

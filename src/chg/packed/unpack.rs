@@ -62,7 +62,7 @@ impl<K: Store> Plain<'_, K> {
         self.ks.hash_set_new(&key, id, b"").map(drop)
     }
 
-    /// Writes the hash of a group, and its places in the ordered queues.
+    /// Writes the hash of a group, and its positions in the ordered queues.
     fn write_record(
         &mut self,
         packed: &Packed,

@@ -194,9 +194,9 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
     });
 }
 
-/// Notes an index if a plain client wrote to its merged index under one of its names, or if the
-/// index lost a key that decides who owns a hash. A timer then invalidates what the index stores
-/// about spellings and holders.
+/// Records that an index must be invalidated: a plain client wrote to its merged index under one of its
+/// names, or if the index lost a key that decides who owns a hash. A timer then invalidates what the index
+/// stores about spellings and holders.
 fn note_invalidated(ctx: Ctx, (db, key): (c_int, &[u8]), prefix: &[u8], role: Shared) {
     if prefix.len() > PREFIX_BYTES {
         return;

@@ -5,13 +5,13 @@ use super::place::RecordSlot;
 /// Number of slots per bucket.
 pub(super) const SLOTS: usize = 10;
 
-/// Places of records, each with eight bits of its hash.
+/// Positions of records, each with eight bits of its hash.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 pub(super) struct Bucket {
     /// Eight bits of the hash per slot, 0 for an empty slot.
     marks: [u8; SLOTS],
-    /// Number of places that belong in this bucket but are in a later bucket, because this bucket
+    /// Number of positions that belong in this bucket but are in a later bucket, because this bucket
     /// was full. Saturates at its maximum, and then stays there.
     passed: u16,
     /// Highest eight bits of the chunk numbers.
@@ -64,13 +64,13 @@ impl Bucket {
         Marked(!is_other & HIGHEST & ALL)
     }
 
-    /// Returns the slots that may contain places with this hash.
+    /// Returns the slots that may contain positions with this hash.
     #[inline]
     pub fn marked(&self, hash: u64) -> Marked {
         self.equal(mark(hash))
     }
 
-    /// Returns the place in a slot.
+    /// Returns the position in a slot.
     #[inline]
     pub fn place(&self, slot: usize) -> RecordSlot {
         RecordSlot {
@@ -84,7 +84,7 @@ impl Bucket {
         self.low[slot] = place.chunk << 16 | u32::from(place.offset);
     }
 
-    /// Returns all places.
+    /// Returns all positions.
     pub fn places(&self) -> impl Iterator<Item = RecordSlot> + '_ {
         (0..SLOTS)
             .filter(|&slot| self.marks[slot] != 0)
@@ -97,19 +97,19 @@ impl Bucket {
         self.passed == 0
     }
 
-    /// Counts a place that was stored in a later bucket because this bucket is full.
+    /// Counts a position that was stored in a later bucket because this bucket is full.
     pub fn pass(&mut self) {
         self.passed = self.passed.saturating_add(1);
     }
 
-    /// Counts the removal of a place from a later bucket.
+    /// Counts the removal of a position from a later bucket.
     pub fn unpass(&mut self) {
         if self.passed != u16::MAX {
             self.passed -= 1;
         }
     }
 
-    /// Inserts a place. Returns false if all slots are taken.
+    /// Inserts a position. Returns false if all slots are taken.
     pub fn insert(&mut self, hash: u64, place: RecordSlot) -> bool {
         let Some(slot) = self.equal(0).next() else {
             return false;
@@ -123,7 +123,7 @@ impl Bucket {
         self.marked(hash).find(|&slot| self.place(slot) == place)
     }
 
-    /// Removes a place. Returns true if the bucket contained it.
+    /// Removes a position. Returns true if the bucket contained it.
     pub fn remove(&mut self, hash: u64, place: RecordSlot) -> bool {
         let slot = self.slot(hash, place);
         if let Some(slot) = slot {
@@ -132,7 +132,7 @@ impl Bucket {
         slot.is_some()
     }
 
-    /// Replaces a place with another one. Returns true if the bucket contained the old place.
+    /// Replaces a position with another one. Returns true if the bucket contained the old position.
     pub fn replace(&mut self, hash: u64, place: RecordSlot, by: RecordSlot) -> bool {
         let slot = self.slot(hash, place);
         if let Some(slot) = slot {

@@ -128,7 +128,7 @@ impl Chunks {
         self.slab.get(number)
     }
 
-    /// Returns the record at a place, and its chunk.
+    /// Returns the record at a position, and its chunk.
     #[inline]
     pub fn record(&self, place: RecordSlot) -> (Record<'_>, &Chunk) {
         let chunk = self.slab.get(place.chunk);
@@ -138,7 +138,7 @@ impl Chunks {
         )
     }
 
-    /// Returns true if the record at a place has this head and this field.
+    /// Returns true if the record at a position has this head and this field.
     #[inline]
     pub fn is(&self, place: RecordSlot, head: u8, raw: &[u8]) -> bool {
         let bytes = &self.slab.get(place.chunk).bytes.0;

@@ -107,7 +107,7 @@ impl Packed {
         Some(self.read_at(place, record))
     }
 
-    /// Returns the owner that the entry at this place names, and appends the owner's record, if
+    /// Returns the owner that the entry at this position names, and appends the owner's record, if
     /// there is one, to `record`.
     #[inline]
     fn read_at(&self, place: RecordSlot, record: &mut Value) -> &[u8] {

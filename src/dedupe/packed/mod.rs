@@ -5,8 +5,8 @@
 //! stored, and is returned byte for byte. It does not interpret hashes, owner ids or records.
 //!
 //! Records are stored contiguously in chunks of memory, grouped by crawl (`chunk`), and are found
-//! through a table of their places (`table`). In the most common case, a crawl has a record of a
-//! hash and owns the hash. Such a record takes one place in the table, found by the hash of the
+//! through a table of their positions (`table`). In the most common case, a crawl has a record of a
+//! hash and owns the hash. Such a record takes one position in the table, found by the hash of the
 //! field alone. The record of a crawl that does not own the field is found by a hash of the field
 //! and the crawl, so that a lookup takes no longer if thousands of crawls have the same field.
 

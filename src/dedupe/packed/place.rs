@@ -1,6 +1,6 @@
-//! Places of records, which chunks assign and the table stores.
+//! Positions of records, which chunks assign and the table stores.
 
-/// The place of a record.
+/// The position of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RecordSlot {
     /// Number of the chunk, below 2^24.
@@ -8,7 +8,7 @@ pub(super) struct RecordSlot {
     pub offset: u16,
 }
 
-/// Access to the records. The table stores only their places.
+/// Access to the records. The table stores only their positions.
 pub(super) trait Records {
     /// Returns the hash under which the table stores the record.
     fn hash(&self, place: RecordSlot) -> u64;

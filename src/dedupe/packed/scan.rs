@@ -118,7 +118,7 @@ impl Packed {
         false
     }
 
-    /// Returns the value in a part, for a place that `find` returned. For [`Part::Owners`], the
+    /// Returns the value in a part, for a position that `find` returned. For [`Part::Owners`], the
     /// value is the owner.
     pub(super) fn value_of(&self, place: RecordSlot, part: Part<'_>) -> Value {
         let mut value = Value::new();

@@ -1,6 +1,6 @@
 //! Segments: the chunks of a crawl, or of another list of records.
 //!
-//! Chunks form a linked list, and records are appended to the last chunk. A record keeps its place
+//! Chunks form a linked list, and records are appended to the last chunk. A record keeps its position
 //! until it is changed or deleted, or until half of its chunk is dead and the segment needs another
 //! chunk: then the chunk's live records move to the end of the list. Therefore a walk along the
 //! list returns every record that remains, even if other records change between the steps of the

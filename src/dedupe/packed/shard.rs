@@ -1,4 +1,4 @@
-//! A shard of the table: buckets of places, indexed by the highest bits of their hashes.
+//! A shard of the table: buckets of positions, indexed by the highest bits of their hashes.
 
 use super::bucket::{Bucket, SLOTS};
 use super::place::{RecordSlot, Records};
@@ -7,17 +7,17 @@ use crawlspace_compact::linear;
 use crawlspace_host::defrag::Mover;
 use crawlspace_host::sizes::class;
 
-/// Mean number of places in a shard. A shard is split when it has twice as many places. A split
+/// Mean number of positions in a shard. A shard is split when it has twice as many positions. A split
 /// takes about 100 µs if none of the records is in the CPU cache. Tests use small values to have
 /// many shards.
 pub(super) const FULL: usize = if cfg!(test) { 12 } else { 512 };
 
-/// Maximum load of a shard in percent of its slots, at which most places are found in the first
+/// Maximum load of a shard in percent of its slots, at which most positions are found in the first
 /// bucket.
 const MAX_LOAD: usize = 94;
 /// Minimum load of a shard in percent of its slots, below which it shrinks.
 const MIN_LOAD: usize = 55;
-/// Number of places in the whole table, and number of places expected.
+/// Number of positions in the whole table, and number of positions expected.
 #[derive(Clone, Copy)]
 pub(super) struct Ahead {
     pub len: usize,
@@ -25,8 +25,8 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// Returns the capacity for a shard with `own` places: room for these, and for a share of the
-    /// expected places in proportion to `own`.
+    /// Returns the capacity for a shard with `own` positions: room for these, and for a share of the
+    /// expected positions in proportion to `own`.
     fn of(self, own: usize) -> usize {
         let share = own * self.expected / (self.len + 1);
         (own + share).min(2 * FULL).max(own)
@@ -63,7 +63,7 @@ impl Shard {
         self.buckets.len() * SLOTS
     }
 
-    /// Returns the number of places.
+    /// Returns the number of positions.
     pub fn len(&self) -> usize {
         self.len as usize
     }
@@ -83,7 +83,7 @@ impl Shard {
         }
     }
 
-    /// Returns the place with this hash for which `is` returns true.
+    /// Returns the position with this hash for which `is` returns true.
     #[inline]
     pub fn find(&self, hash: u64, mut is: impl FnMut(RecordSlot) -> bool) -> Option<RecordSlot> {
         if self.buckets.is_empty() {
@@ -113,7 +113,7 @@ impl Shard {
         }
     }
 
-    /// Adds a place. The shard must not contain it yet.
+    /// Adds a position. The shard must not contain it yet.
     pub fn add(&mut self, hash: u64, place: RecordSlot, ahead: Ahead, records: &impl Records) {
         if (self.len() + 1) * 100 > self.slots() * MAX_LOAD {
             self.rebuild(ahead.of(self.len() + 1), records);
@@ -142,7 +142,7 @@ impl Shard {
         self.len += 1;
     }
 
-    /// Removes a place.
+    /// Removes a position.
     pub fn remove(&mut self, hash: u64, place: RecordSlot) {
         let home = self.home(hash);
         let mut at = home;
@@ -158,7 +158,7 @@ impl Shard {
         }
     }
 
-    /// Replaces a place with another one.
+    /// Replaces a position with another one.
     pub fn replace(&mut self, hash: u64, place: RecordSlot, by: RecordSlot) {
         let mut at = self.home(hash);
         while !self.buckets[at].replace(hash, place, by) {
@@ -167,7 +167,7 @@ impl Shard {
         }
     }
 
-    /// Appends all places and their hashes to `out`.
+    /// Appends all positions and their hashes to `out`.
     fn all(&self, records: &impl Records, out: &mut Vec<(u64, RecordSlot)>) {
         // Process groups of buckets, so that the memory accesses of many records overlap.
         for buckets in self.buckets.chunks(8) {
@@ -182,7 +182,7 @@ impl Shard {
         }
     }
 
-    /// Creates a shard of these places, with the capacity that `ahead` determines.
+    /// Creates a shard of these positions, with the capacity that `ahead` determines.
     fn of(places: impl Iterator<Item = (u64, RecordSlot)>, ahead: usize) -> Shard {
         let mut shard = Shard::default();
         if ahead > 0 {
@@ -204,7 +204,7 @@ impl Shard {
         *self = Shard::of(all.into_iter(), ahead);
     }
 
-    /// Moves all places whose hashes have this bit set to a new shard.
+    /// Moves all positions whose hashes have this bit set to a new shard.
     pub fn split(&mut self, bit: u32, ahead: Ahead, records: &impl Records) -> Shard {
         let mut all = Vec::with_capacity(self.len());
         self.all(records, &mut all);
@@ -218,7 +218,7 @@ impl Shard {
         given
     }
 
-    /// Adds all places of another shard.
+    /// Adds all positions of another shard.
     pub fn absorb(&mut self, other: &Shard, records: &impl Records) {
         let mut all = Vec::with_capacity((self.len + other.len) as usize);
         self.all(records, &mut all);
@@ -228,7 +228,7 @@ impl Shard {
         *self = Shard::of(all.into_iter(), ahead);
     }
 
-    /// Passes the places of the next buckets to `each`, starting with hashes that begin with
+    /// Passes the positions of the next buckets to `each`, starting with hashes that begin with
     /// `from`. Returns the position of the next bucket, or `None` at the end.
     pub fn walk(
         &self,
@@ -236,7 +236,7 @@ impl Shard {
         records: &impl Records,
         each: &mut dyn FnMut(RecordSlot),
     ) -> Option<u32> {
-        /// Number of buckets per step. Each place counts for the bucket at which the search for its
+        /// Number of buckets per step. Each position counts for the bucket at which the search for its
         /// hash begins.
         const HOMES: usize = 2;
         if self.buckets.is_empty() {

@@ -36,7 +36,7 @@ impl Packed {
             .find(hash, |place| self.is_owned_at(place, field))
     }
 
-    /// Returns true if the record at this place is the one that [`Packed::find_owner`] returns.
+    /// Returns true if the record at this position is the one that [`Packed::find_owner`] returns.
     #[inline]
     pub(super) fn is_owned_at(&self, place: RecordSlot, field: &Field<'_>) -> bool {
         self.chunks.is(place, field.kind() | OWNER, field.raw())
@@ -335,7 +335,7 @@ impl Packed {
         }
     }
 
-    /// Returns the places of the live records of a chunk.
+    /// Returns the positions of the live records of a chunk.
     fn live(&self, number: u32) -> Vec<RecordSlot> {
         let mut live = Vec::new();
         let chunk = self.chunks.get(number);

@@ -1,4 +1,4 @@
-//! A hash table of the places of records. It does not store the fields.
+//! A hash table of the positions of records. It does not store the fields.
 //!
 //! The lowest bits of a hash select a shard. Shards are split and merged one at a time (linear
 //! hashing). A shard is a list of buckets of one cache line each. The highest bits of a hash select
@@ -17,7 +17,7 @@ use crawlspace_host::defrag::Mover;
 const PACE: usize = 16;
 /// Maximum number of shards, as limited by the bits of a hash that have no other use.
 const SHARDS: usize = 1 << 24;
-/// Maximum number of places that can be announced.
+/// Maximum number of positions that can be announced.
 const EXPECTED: usize = 1 << 28;
 /// Maximum number of shards that one call creates.
 const AT_ONCE: usize = 1 << 15;
@@ -25,12 +25,12 @@ const AT_ONCE: usize = 1 << 15;
 #[derive(Clone, Default)]
 pub(super) struct Table {
     shards: Linear<Blocks<Shard>>,
-    /// Number of places that were announced and not yet added.
+    /// Number of positions that were announced and not yet added.
     expected: usize,
 }
 
 /// A position in a walk over the table. Shards are visited in the order of the reversed lowest bits
-/// of hashes, and the places of a shard in the order of the highest bits.
+/// of hashes, and the positions of a shard in the order of the highest bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TableCursor {
     /// The reversed lowest bits. The walk has returned everything before them.
@@ -66,13 +66,13 @@ impl Table {
         }
     }
 
-    /// Returns the place with this hash for which `is` returns true.
+    /// Returns the position with this hash for which `is` returns true.
     #[inline]
     pub fn find(&self, hash: u64, is: impl FnMut(RecordSlot) -> bool) -> Option<RecordSlot> {
         self.shard(hash)?.find(hash, is)
     }
 
-    /// Adds a place. The table must not contain it yet.
+    /// Adds a position. The table must not contain it yet.
     pub fn insert(&mut self, hash: u64, place: RecordSlot, records: &impl Records) {
         let ahead = self.ahead();
         self.shards
@@ -81,7 +81,7 @@ impl Table {
         self.grow(records);
     }
 
-    /// Removes a place.
+    /// Removes a position.
     pub fn remove(&mut self, hash: u64, place: RecordSlot, records: &impl Records) {
         let may_shrink = self.expected == 0;
         self.shards.change(hash, |shard| {
@@ -94,13 +94,13 @@ impl Table {
         self.shrink(records);
     }
 
-    /// Replaces a place with another one.
+    /// Replaces a position with another one.
     pub fn replace(&mut self, hash: u64, place: RecordSlot, by: RecordSlot) {
         self.shards
             .change(hash, |shard| shard.replace(hash, place, by));
     }
 
-    /// Announces the number of places that will be added.
+    /// Announces the number of positions that will be added.
     pub fn expect(&mut self, more: usize) {
         self.expected = more.min(EXPECTED);
         let more = self.expected;
@@ -112,10 +112,10 @@ impl Table {
         }
     }
 
-    /// Splits a shard if the mean number of places per shard is too high.
+    /// Splits a shard if the mean number of positions per shard is too high.
     fn grow(&mut self, records: &impl Records) {
         let (len, shards) = (self.len(), self.shards.len());
-        // Memory for announced places is allocated gradually, because each split takes time.
+        // Memory for announced positions is allocated gradually, because each split takes time.
         let more = if len.is_multiple_of(PACE) {
             self.expected
         } else {
@@ -129,7 +129,7 @@ impl Table {
             .grow(|shard, bit| shard.split(bit, ahead, records));
     }
 
-    /// Merges two shards if the mean number of places per shard is too low.
+    /// Merges two shards if the mean number of positions per shard is too low.
     fn shrink(&mut self, records: &impl Records) {
         if self.len() == 0 {
             *self = Table::default();
@@ -142,9 +142,9 @@ impl Table {
         }
     }
 
-    /// Passes the places of one or more buckets, starting at a position, to `each`. Returns the
-    /// next position, or `None` at the end. A complete walk returns every place that remains in the
-    /// table during the walk, and may return some places twice.
+    /// Passes the positions of one or more buckets, starting at a position, to `each`. Returns the
+    /// next position, or `None` at the end. A complete walk returns every position that remains in the
+    /// table during the walk, and may return some positions twice.
     pub fn walk(
         &self,
         from: TableCursor,
@@ -192,7 +192,7 @@ impl Table {
     }
 
     /// Returns the number of shards that have allocated memory. A new shard from a split may have
-    /// received no places.
+    /// received no positions.
     #[cfg(test)]
     pub fn shards_with_room(&self) -> usize {
         self.shards

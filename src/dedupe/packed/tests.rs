@@ -383,7 +383,7 @@ fn field_of_many_crawls_is_found_at_once() {
         packed.put_new(&name(n), &sha256(n + 1), b"own");
     }
     packed.verify();
-    // Only few places are moved from a full bucket to later buckets, although 3000 crawls have the
+    // Only few positions are moved from a full bucket to later buckets, although 3000 crawls have the
     // same field.
     assert!(packed.table.most_passed() < 30);
     for n in 0..3000 {

@@ -200,8 +200,8 @@ impl Target {
         Ok(())
     }
 
-    /// Gives a committed crawl the next place in the order of commits. The commit merges nothing, because the crawl is in
-    /// `allcrawls`.
+    /// Gives a committed crawl the next number in the order of commits. The commit merges nothing, because
+    /// the crawl is in `allcrawls`.
     pub(super) fn number(&self, crawl: &[u8], standing: Standing) -> Result<(), Error> {
         if standing.committed && !standing.uncommitted {
             self.index.commit(crawl).map_err(Error::Target)?;

@@ -218,13 +218,13 @@ struct Running {
     quick: usize,
 }
 
-/// The way in which the work continues after a step.
+/// The next step of the work.
 enum Next {
-    /// On the caller's thread, as long as its budget lasts.
+    /// Continues on the caller's thread, within its budget.
     Here(Work),
-    /// On a thread that may block.
+    /// Continues on a thread that may block.
     Elsewhere(Work),
-    /// On the caller's thread, once the future is ready.
+    /// Continues on the caller's thread when the future is ready.
     After(Work, Awaited),
     Failed(SourceError),
     End,

@@ -15,12 +15,12 @@ use super::reach::Reach;
 use super::{Options, folder, list, listing};
 use crawlspace_wacz::Location;
 
-/// A catalogue of the metadata files of all jobs, which scans of the configured places fill.
+/// A catalogue of the metadata files of all jobs, which scans of the configured locations fill.
 #[derive(Debug)]
 pub(super) struct Catalogue {
     places: Vec<Location>,
     known: Mutex<Arc<Files>>,
-    /// True if the places must be scanned again.
+    /// True if the locations must be scanned again.
     is_stale: AtomicBool,
     /// The last scan. The lock is held during a scan.
     last: Mutex<LastLook>,
@@ -62,7 +62,7 @@ struct Listed {
 }
 
 impl Catalogue {
-    /// Creates a catalogue of these places, without scanning them.
+    /// Creates a catalogue of these locations, without scanning them.
     ///
     /// # Errors
     /// [`Error::Request`] for an invalid location.
@@ -83,11 +83,11 @@ impl Catalogue {
         })
     }
 
-    /// Returns the files of a job, lowest number first, and notes about them. If the job is unknown, the places are
+    /// Returns the files of a job, lowest number first, and notes about them. If the job is unknown, the locations are
     /// scanned again, unless this was done very recently.
     ///
     /// # Errors
-    /// Fails if a place cannot be read, because it might contain the job. This affects all jobs that no earlier scan
+    /// Fails if a location cannot be read, because it might contain the job. This affects all jobs that no earlier scan
     /// has found. The same error is returned until the next scan is due.
     pub(super) fn files(
         &self,
@@ -112,7 +112,7 @@ impl Catalogue {
         known.of(job)
     }
 
-    /// Scans the places if the last scan is older than `age`, unless another thread is scanning them.
+    /// Scans the locations if the last scan is older than `age`, unless another thread is scanning them.
     ///
     /// # Errors
     /// Fails like [`Catalogue::files`].
@@ -128,7 +128,7 @@ impl Catalogue {
         }
     }
 
-    /// Scans the places, or returns the outcome of the last scan if it is younger than `age`.
+    /// Scans the locations, or returns the outcome of the last scan if it is younger than `age`.
     fn look_after(
         &self,
         age: Duration,
@@ -168,7 +168,7 @@ impl Catalogue {
         }
     }
 
-    /// Marks the catalogue as stale, so that the next request scans the places again.
+    /// Marks the catalogue as stale, so that the next request scans the locations again.
     pub(super) fn invalidate(&self) {
         self.is_stale.store(true, Ordering::Release);
     }
@@ -286,7 +286,7 @@ impl Files {
                 Some((name.number, file))
             })
             .collect();
-        // The sort is stable: if several files have the same name, the file from the first place
+        // The sort is stable: if several files have the same name, the file from the first location
         // comes first.
         files.sort_by(|(a, first), (b, second)| {
             let names = (name::unpacked(&first.name), name::unpacked(&second.name));

@@ -9,7 +9,7 @@ use super::list::{self, Named};
 use crawlspace_wacz as wacz;
 use crawlspace_wacz::{Location, Problem};
 
-/// Maximum number of listings that are read from one place; a place with more listings is treated as an endless site.
+/// Maximum number of listings that are read from one location; a location with more listings is treated as endless.
 const MAX_LISTINGS: usize = 100_000;
 /// Maximum nesting depth of folders; deeper folders are treated as an endless site.
 const MAX_DEPTH: usize = 64;
@@ -17,7 +17,7 @@ const MAX_DEPTH: usize = 64;
 /// A listing that is still to be read.
 struct Listing {
     url: Url,
-    /// Links to URLs that are not below this URL are ignored. `None` for the place itself, whose URL is only
+    /// Links to URLs that are not below this URL are ignored. `None` for the location itself, whose URL is only
     /// known after redirects.
     base: Option<Url>,
 }
@@ -139,7 +139,7 @@ fn is_gone(problem: &Problem) -> bool {
     )
 }
 
-/// Returns whether a redirect led to the same place: servers append `/` to folders, and redirect from `http` to
+/// Returns whether a redirect led to the same location: servers append `/` to folders, and redirect from `http` to
 /// `https`.
 fn is_same(asked: &Url, from: &Url) -> bool {
     let bare = |url: &Url| url.path().trim_end_matches('/').to_owned();

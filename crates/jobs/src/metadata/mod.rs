@@ -55,10 +55,10 @@ impl Kind {
 /// Options for reading an archive.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Minimum interval between scans of the places when unknown jobs are requested. Default: 5 s.
+    /// Minimum interval between scans of the locations when unknown jobs are requested. Default: 5 s.
     pub rescan: Duration,
-    /// Timeouts, retries and allowed addresses of web servers. Without a guard, a configured place may have any
-    /// address, and a place at a public address may only lead to public addresses, by its lists and by redirects.
+    /// Timeouts, retries and allowed addresses of web servers. Without a guard, a configured location may have any
+    /// address, and a location at a public address may only lead to public addresses, by its lists and by redirects.
     pub http: wacz::Options,
 }
 
@@ -176,8 +176,8 @@ impl BufRead for Record<'_> {
 pub(crate) type Taker<'t> = dyn FnMut(Kind, Record<'_>) -> Result<(), Error> + 't;
 
 impl Archive {
-    /// Opens the archive in these places: folders, metadata files, lists of metadata files, and any of these at
-    /// `http(s)` URLs. The places are scanned on demand.
+    /// Opens the archive in these locations: folders, metadata files, lists of metadata files, and any of these at
+    /// `http(s)` URLs. The locations are scanned on demand.
     ///
     /// # Errors
     /// [`Error::Request`] for an invalid location.
@@ -199,17 +199,17 @@ impl Archive {
     /// Returns whether a job has metadata files.
     ///
     /// # Errors
-    /// Fails if a place cannot be read, because it might contain the job.
+    /// Fails if a location cannot be read, because it might contain the job.
     pub(crate) fn has(&self, job: JobId, work: &Work) -> Result<bool, Error> {
         let (files, _) = self.catalogue.files(job, &self.options, work)?;
         Ok(!files.is_empty())
     }
 
-    /// Lists the metadata files of a job with their sizes in bytes, which are unknown on web servers. Scans the places
-    /// again if the last scan is older than `refresh`.
+    /// Lists the metadata files of a job with their sizes in bytes, which are unknown on web servers. Scans
+    /// the locations again if the last scan is older than `refresh`.
     ///
     /// # Errors
-    /// Fails if a place cannot be read.
+    /// Fails if a location cannot be read.
     pub(crate) fn listed(
         &self,
         job: JobId,
@@ -229,8 +229,8 @@ impl Archive {
     /// those of the file with the lowest number come first.
     ///
     /// # Errors
-    /// Fails if a place or a file cannot be read, or is damaged. Also returns errors of `into`. After an error, discard
-    /// the data that `into` has received.
+    /// Fails if a location or a file cannot be read, or is damaged. Also returns errors of `into`. After an
+    /// error, discard the data that `into` has received.
     pub fn read(
         &self,
         job: JobId,

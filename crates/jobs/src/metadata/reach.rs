@@ -10,17 +10,17 @@ use crawlspace_wacz as wacz;
 /// The origin of a URL, which determines the addresses to which the URL may resolve.
 ///
 /// If the options have a guard, the guard decides. Otherwise, lists and redirects of a configured
-/// place in a private network may lead to any address. Lists and redirects of a place at public
+/// location in a private network may lead to any address. Lists and redirects of a location at public
 /// addresses may only lead to public addresses, so that third-party lists cannot reach internal
 /// servers. If the environment configures a proxy, the proxy decides, because names may not be
 /// resolvable here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// A configured place.
+    /// A configured location.
     Named,
-    /// A URL from a place that may lead to any address.
+    /// A URL from a location that may lead to any address.
     Anywhere,
-    /// A URL from a place that may only lead to public addresses.
+    /// A URL from a location that may only lead to public addresses.
     Public,
 }
 
@@ -51,8 +51,8 @@ impl Reach {
     }
 }
 
-/// Returns whether no address of a place is private, loopback or link-local. A name that cannot be resolved counts as
-/// public.
+/// Returns whether no address of a location is private, loopback or link-local. A name that cannot be
+/// resolved counts as public.
 fn is_public(place: &Url) -> bool {
     let guard = Guard::default();
     let addresses = place.socket_addrs(|| None).unwrap_or_default();

@@ -2,7 +2,7 @@
 //! the two storages.
 //!
 //! While a frontier is converted, each element is in exactly one storage. An element is a group with its URIs
-//! and its places in the sorted queues, a field of any other hash, a member of any other sorted set, or a
+//! and its positions in the sorted queues, a field of any other hash, a member of any other sorted set, or a
 //! number. Reads use the storage that contains the element, and move nothing. A write moves the element to
 //! the new storage first; only groups that leave the packed frontier are written in their old storage,
 //! because moving a large group takes long. A list is in two parts: the new storage has its head, the old one

@@ -89,8 +89,8 @@ impl Hosts {
         let hash = hash(text);
         self.seen.resize(SEEN, 0);
         let place = &mut self.seen[hash as usize % SEEN];
-        // The tag and the index of the place use different bits. The tag is never 0, which marks an
-        // empty place.
+        // The tag and the index of the position use different bits. The tag is never 0, which marks an
+        // empty position.
         let tag = (hash >> 48) as u16 | 1;
         std::mem::replace(place, tag) != tag
     }

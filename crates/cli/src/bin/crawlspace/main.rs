@@ -2,7 +2,7 @@
 
 #![warn(unreachable_pub)]
 
-/// Runs the given subcommand, which is the content of its variant.
+/// Runs the command in the given variant of an enum of subcommands.
 macro_rules! run_one {
     ($given:expr, $kind:ident: $($name:ident)*) => {
         match $given {

@@ -126,7 +126,7 @@ impl Batch {
         drop(state);
         if is_queued {
             let read = catch_unwind(AssertUnwindSafe(|| self.read(entry, version)));
-            // An unreadable file gets no place in the directory, so that queries search the file and report
+            // An unreadable file gets no position in the directory, so that queries search the file and report
             // the error.
             if !matches!(read, Ok(Some(()))) {
                 settle(entry, version, None);
@@ -182,7 +182,7 @@ impl Batch {
         Some(())
     }
 
-    /// Builds a segment from the collected files, and records their places.
+    /// Builds a segment from the collected files, and records their positions.
     pub(super) fn finish(&mut self) {
         self.pace.sort(&mut self.pairs);
         self.pairs.dedup();

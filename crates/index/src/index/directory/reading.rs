@@ -1,4 +1,4 @@
-//! The progress of reading an entry for the directory, and its place in a segment.
+//! The progress of reading an entry for the directory, and its position in a segment.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -21,7 +21,7 @@ pub(super) struct State {
 pub(super) enum Progress {
     #[default]
     New,
-    /// The entry is waiting to be read. If the entry has a previous place, this place stays in use.
+    /// The entry is waiting to be read. If the entry has a previous position, this position stays in use.
     Queued,
     Done,
 }
@@ -45,7 +45,7 @@ impl Reading {
     }
 }
 
-/// The place of a file in a segment.
+/// The position of a file in a segment.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) segment: Arc<Segment>,

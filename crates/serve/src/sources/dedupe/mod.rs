@@ -114,7 +114,7 @@ pub(crate) enum DedupeError {
 }
 
 impl DedupeSource {
-    /// Creates a client of the index at that place of the server `redis://host:port/db`, which connects on first use.
+    /// Creates a client of that index on the server `redis://host:port/db`. It connects on first use.
     pub(crate) fn new(
         url: &str,
         place: Place,

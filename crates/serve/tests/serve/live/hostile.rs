@@ -1,5 +1,5 @@
-//! Tests of responses that never end, lie, or are invalid: they cause an error within the limits,
-//! and never a record.
+//! Tests responses that never end, contradict their headers, or are invalid: each causes an error within the
+//! limits, and never a record.
 
 use std::io::{Read, Write, copy, sink};
 use std::net::TcpListener;

@@ -365,7 +365,7 @@ fn contradictions_are_refused() {
     let mut dated = block(&[held(0, b"f", b"1")]);
     dated[0] = 1;
     assert_refused(value(counts(1, 1, 0, 1), &[(3, dated)]), "date");
-    // A block of several records that is too long for the offsets of places.
+    // A block of several records that is too long for the offsets of positions.
     let long: Vec<Vec<u8>> = (0..2000_u32)
         .map(|n| {
             let mut digest = [0; 32];
