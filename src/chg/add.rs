@@ -113,7 +113,7 @@ impl<K: Store> Frontier<K> {
         self.evict_idle(ks, now)?;
         if self.has_space(ks, execution)? {
             return Err(Error::Known(format!(
-                "execution '{}' remembers its URLs, and CHG.ADD names none; use CHG.DISCOVER or CHG.ADDURI",
+                "execution '{}' remembers its URLs, but CHG.ADD does not take URLs; use CHG.DISCOVER or CHG.ADDURI",
                 Shown(execution)
             )));
         }

@@ -165,11 +165,11 @@ impl<K: Store> Frontier<K> {
         joined.map_err(|misfit| {
             Error::Known(match misfit {
                 Misfit::Other => format!(
-                    "execution '{}' has another space; CHG.FORGET of all its URLs removes that",
+                    "execution '{}' already has another space; to leave it, forget all of its URLs (CHG.FORGET)",
                     Shown(execution)
                 ),
                 Misfit::Shape => format!(
-                    "the space of execution '{}' was made with other BITS or TEXT; CHG.FORGET of all its URLs removes it",
+                    "the space of execution '{}' has other BITS or TEXT; to remove it, forget all of its URLs (CHG.FORGET)",
                     Shown(execution)
                 ),
             })

@@ -63,7 +63,7 @@ impl Access {
         let found = Access::ALL.into_iter().find(|one| one.name() == name);
         found.ok_or_else(|| {
             let names = Access::ALL.map(Access::name).join(", ");
-            format!("access {name:?} is invalid, allowed are {names}")
+            format!("access {name:?} is invalid; allowed values are {names}")
         })
     }
 }

@@ -56,7 +56,7 @@ class LeasesTest(unittest.TestCase):
         return self.frontier.leases(idle=50, lease=60_000, min=1, **options)
 
     def assert_free(self) -> None:
-        """No worker holds a lease, so nobody has to wait for a deadline."""
+        """Asserts that no worker holds a lease, so that no other worker has to wait for a deadline."""
         info = self.frontier.info()
         self.assertEqual((info.groups_busy, self.frontier.count(CRAWL).leased), (0, 0), info)
         self.assertTrue(self.frontier.check().consistent)

@@ -1,4 +1,4 @@
-"""A local site of many hosts, which are addresses in 127/8, and what its log says about the crawlers."""
+"""A local site with many hosts (addresses in 127.0.0.0/8), and checks of the requests in its log."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ impl Check {
             if known != queued {
                 self.problem(|| {
                     format!(
-                        "execution '{}': {queued} URIs are queued or leased, but {known} are known as such",
+                        "execution '{}': {queued} URIs are queued or leased, but {known} known URLs have one of these states",
                         Shown(&execution)
                     )
                 });

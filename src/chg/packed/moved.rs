@@ -195,7 +195,7 @@ impl Packed {
         (!uris.is_empty()).then_some(uris)
     }
 
-    /// Translates some URIs of a large group, in the direction in which the frontier moves; returns true at the end.
+    /// Translates some URIs of a large group to the form of the new storage; returns true when all are translated.
     pub(super) fn translate(&mut self, id: &[u8]) -> bool {
         let Some(slot) = self.groups.find(id) else {
             return true;

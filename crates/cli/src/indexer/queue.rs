@@ -548,8 +548,8 @@ impl Queue {
         Ok(noted.unwrap_or(0))
     }
 
-    /// Counts a batch of records unless it was counted before, and stores its revisits without an original
-    /// for later.
+    /// Counts a batch of records unless it was counted before. Stores revisits without an original, so that a
+    /// later import counts them.
     pub(crate) fn count(
         &self,
         package: &Package,

@@ -191,7 +191,7 @@ impl Reader<'_> {
             Some("hide") | None => false,
             Some(other) => {
                 let what =
-                    format!("hidden_originals: {other:?} is invalid, allowed are hide and lend");
+                    format!("hidden_originals: {other:?} is invalid; allowed values are hide and lend");
                 self.found.error(node.position, what);
                 false
             }

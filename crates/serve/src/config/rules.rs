@@ -115,5 +115,5 @@ impl Reader<'_> {
 
 fn count(text: &str) -> Result<u32, String> {
     let count = text.parse().ok().filter(|&count| count <= 9999);
-    count.ok_or_else(|| format!("{text:?} is invalid, allowed are whole numbers up to 9999"))
+    count.ok_or_else(|| format!("{text:?} is invalid; allowed values are whole numbers up to 9999"))
 }

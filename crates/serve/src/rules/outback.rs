@@ -182,7 +182,7 @@ fn take(
 fn keys(pattern: &str) -> Result<Vec<(String, bool)>, String> {
     let invalid = || {
         format!(
-            "the URL pattern {pattern:?} is invalid, allowed are http://example.com/path, http://example.com/path*, \
+            "the URL pattern {pattern:?} is invalid; allowed forms are http://example.com/path, http://example.com/path*, \
              *.example.com and *"
         )
     };

@@ -101,7 +101,7 @@ fn invalid_rules_are_reported() {
         ("com,a)/ - {\"access\": \"allow\"", "invalid rule: EOF"),
         (
             "com,a)/ - {\"access\": \"alow\"}",
-            "access \"alow\" is invalid, allowed are allow, block",
+            "access \"alow\" is invalid; allowed values are allow, block",
         ),
         ("com,a)/ - {\"url\": \"x\"}", "missing field `access`"),
         (

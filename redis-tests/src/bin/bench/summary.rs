@@ -62,7 +62,7 @@ const HEADLINES: &[Headline] = headlines! {
         "A rule by tag costs far less than a list of collections in a regex.";
     "tags" ["T2", "toggle of one collection: `ADD` or `REM` of an edge", "–"]
         "Changing the visibility of a collection", "reindexing",
-        "The next query follows the change.";
+        "The next query uses the new tags.";
     "import" ["I1", "lines imported a second, one indexer", "plain commands one by one, one connection"]
         "CDXJ lines imported per second", "plain commands, one by one",
         "The server limits an import, not its round trips.";

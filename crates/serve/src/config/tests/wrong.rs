@@ -166,7 +166,7 @@ fn pywb_access_settings_are_applied_or_refused() {
         (
             "default_access: no",
             21,
-            "default_access: access \"no\" is invalid, allowed are allow, block",
+            "default_access: access \"no\" is invalid; allowed values are allow, block",
         ),
         ("embargo: 2020", 14, "an embargo must be a mapping"),
         (
@@ -187,7 +187,7 @@ fn pywb_access_settings_are_applied_or_refused() {
         (
             "embargo: {newer: {years: -1}}",
             30,
-            "years: \"-1\" is invalid, allowed are whole numbers up to 9999",
+            "years: \"-1\" is invalid; allowed values are whole numbers up to 9999",
         ),
         (
             "embargo: {newer: {}}",

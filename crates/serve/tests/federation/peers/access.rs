@@ -17,9 +17,9 @@ use crate::pywb::data::pywb;
 
 const CHECKER: &str = include_str!("access.py");
 
-/// Number of captures in a world.
+/// Number of captures in a generated configuration ([`World`]).
 const CAPTURES: usize = 1000;
-/// Number of worlds per run of the checker.
+/// Number of generated configurations per run of the checker.
 const WORLDS: usize = 50;
 
 /// Rule files and settings, and the captures to check.
