@@ -190,8 +190,9 @@ impl Reader<'_> {
             Some("lend") => true,
             Some("hide") | None => false,
             Some(other) => {
-                let what =
-                    format!("hidden_originals: {other:?} is invalid; allowed values are hide and lend");
+                let what = format!(
+                    "hidden_originals: {other:?} is invalid; allowed values are hide and lend"
+                );
                 self.found.error(node.position, what);
                 false
             }
