@@ -346,7 +346,7 @@ command! {
 
 command! {
     prefix "chg.known", "readonly";
-    /// Returns what became of URLs: queued, leased, done or given up.
+    /// Returns the states of URLs: queued, leased, done or given up.
     ///
     /// O(N) where N is the number of URLs
     pub struct Known<'a> {

@@ -1,4 +1,5 @@
-//! The second end of a lease: the host is free again, and the URIs stay with the token until a later deadline.
+//! Leases with a second deadline: the host is free again, but the holder of the token keeps the URIs until
+//! that deadline.
 //!
 //! The sorted set `chg_later` has such leases, by this deadline. A lease whose URIs have all ended stays there until
 //! then, so that `CHG.DONE` can be sent again.

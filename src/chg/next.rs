@@ -121,7 +121,7 @@ pub struct Ask<'a> {
     pub count: usize,
     /// Maximum number of URIs of each lease.
     pub uris: usize,
-    /// Frees the group at once, with this pause or its stored delay: the URIs stay with the lease until its deadline.
+    /// Frees the group at once, with this pause or its stored delay; the worker keeps the URIs until the deadline.
     pub gate: Option<Millis>,
     /// The execution of the URIs; `None` for any execution.
     pub execution: Option<&'a [u8]>,
@@ -441,7 +441,7 @@ impl<K: Store> Frontier<K> {
         }
     }
 
-    /// Frees a group that was just leased; its URIs stay with the lease until the deadline.
+    /// Frees a group that was just leased; the worker keeps its URIs until the deadline.
     fn free(
         &mut self,
         ks: &mut K,

@@ -27,7 +27,7 @@ pub enum Fate<'a> {
     },
     /// The URI must be fetched again at this time, with this payload if it changes.
     Retry(Millis, Option<&'a [u8]>),
-    /// The host is free, and the URIs stay with the token for this long.
+    /// Frees the host; the holder of the token keeps the URIs for this long.
     Later(Millis),
 }
 
@@ -42,7 +42,7 @@ pub(super) enum CountChange {
         own: u64,
         whole: u64,
     },
-    /// The leased URIs stay with the token.
+    /// The holder of the token keeps the leased URIs.
     Stay,
     /// The leased URIs return to the queue. Contains the number of leased URIs.
     Return(Token, u64, Option<Millis>),

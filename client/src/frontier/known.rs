@@ -341,9 +341,9 @@ impl<S: Ask> Frontier<S> {
         self.repeat(discover)
     }
 
-    /// Ends or schedules URLs by name, with or without a lease (`CHG.SETTLE`). The frontier stores
-    /// `status` with the URLs that end. Returns for each URL whether something changed; `None` if it was
-    /// refused because the budget of its group is used up or the execution is being dropped.
+    /// Marks URLs as done or schedules them, without a lease (`CHG.SETTLE`). The frontier stores `status`
+    /// with the URLs that end. Returns for each URL whether something changed; `None` if it was refused
+    /// because the budget of its group is used up or the execution is being dropped.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -515,9 +515,9 @@ impl<S: Ask> Frontier<S> {
         self.repeat(forget)
     }
 
-    /// Forgets all URLs of the execution that are selected (`CHG.FORGET`). Without a condition, also
-    /// removes the memory of the execution once it is empty. Returns the number of forgotten URLs;
-    /// after a retry, the number covers only the second attempt.
+    /// Forgets all URLs of the execution that are selected (`CHG.FORGET`). Without a condition, also removes
+    /// the space of the execution once it has no known URL. Returns the number of forgotten URLs; after a
+    /// retry, the number covers only the second attempt.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -554,8 +554,8 @@ impl<S: Ask> Frontier<S> {
         self.server.ask(Call::new(forget).repeatable().waits())
     }
 
-    /// Creates the memory of an execution (`CHG.SPACE`). Without this call, the first discovery creates
-    /// a memory with the default options.
+    /// Creates the space of an execution (`CHG.SPACE`). Without this call, the first discovery creates a
+    /// space with the default options.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -566,9 +566,8 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// `PLAIN` when the frontier is not packed, `KNOWN` when the execution has a memory with other
-    /// options, or URIs that were queued before it remembered any; or another server or connection
-    /// error.
+    /// `PLAIN` when the frontier is not packed, `KNOWN` when the execution has a space with other options, or
+    /// URIs that were queued before it remembered any; or another server or connection error.
     pub fn space(&self, execution: impl AsRef<[u8]>, options: &Space<'_>) -> S::Answer<()> {
         let mut space = self.command("CHG.SPACE");
         space.arg(execution.as_ref()).arg("BITS");

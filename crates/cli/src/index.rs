@@ -80,7 +80,8 @@ pub enum Error {
 /// the error are in the index.
 ///
 /// # Errors
-/// [`Error::Warc`] if the file cannot be read to its end, [`Error::Dedupe`] if the index refuses.
+/// [`Error::Warc`] if the file cannot be read to its end, [`Error::Dedupe`] if the server returns an error or
+/// cannot be reached.
 pub fn add_file(
     index: &AnyIndex,
     crawl: &[u8],

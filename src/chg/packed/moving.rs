@@ -320,7 +320,7 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         Ok(head == 0 || tail == 0)
     }
 
-    /// Moves elements of the lists that exist once; returns true at the end.
+    /// Moves elements of the lists that a frontier has only once ([`LISTS`]); returns true when all are moved.
     fn lists_step(&mut self) -> Result<bool> {
         for name in LISTS {
             if self.bring(Element::Head(name, HEAD))? == HEAD {
@@ -551,5 +551,5 @@ impl<P: Store, H: Home<P>> Both<P, H> {
 /// The sorted sets of groups.
 const SETS: [&[u8]; 3] = [b"chg_wait", b"chg_busy", b"chg_idle"];
 
-/// The lists that exist once.
+/// The lists that a frontier has only once, not once for each group or gate.
 const LISTS: [&[u8]; 2] = [b"chg_ready", b"chg_expired"];

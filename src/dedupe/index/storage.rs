@@ -93,8 +93,8 @@ impl<K: Store> Places<K> {
             (Nothing, _, _) => (stored.unwrap_or(new), None),
             // `UNPACK` deletes the marker first.
             (Packed, Marker, _) => (Storage::Packed, None),
-            // `UNPACK` renames `moving` before it stores the storage. If the field is missing, another program deleted it,
-            // and `moving` still has entries.
+            // `UNPACK` renames `moving` before it writes the field `storage`. If the field is missing,
+            // another program deleted it, and `moving` still has entries.
             (Packed, _, Hash) => (Storage::Packed, None),
             _ => (stored.unwrap_or(Storage::Packed), None),
         };

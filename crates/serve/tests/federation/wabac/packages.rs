@@ -1,4 +1,5 @@
-//! Tests of packages by every maker: the server replays all captures that wabac.js replays from them by itself.
+//! Tests packages of all programs that write them: the server replays all captures that wabac.js replays from
+//! them by itself.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;

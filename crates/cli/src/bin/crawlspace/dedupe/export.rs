@@ -74,8 +74,9 @@ impl ExportLines {
 
 /// Read the lines of `dedupe export` into an index.
 ///
-/// The crawls become visible at the end. The target must not have other crawls than the lines. Bad lines are skipped,
-/// and reported with their numbers; exit status 1 if there are any. An interrupted import can be run again.
+/// The crawls become visible at the end. The target must not have crawls that are not in the lines. Bad lines
+/// are skipped, and reported with their numbers; exit status 1 if there are any. An interrupted import can be
+/// run again.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace dedupe import --prefix '{coll-42}:' --packed coll-42.cdxj")]
