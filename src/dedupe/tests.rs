@@ -272,8 +272,7 @@ impl ModelCrawl {
         }
         let mut met = self.now.others.clone();
         met.insert(mark(&stored));
-        // The module counts a second once for each different number of milliseconds, and at least
-        // once.
+        // The module counts the captures within a second once for each different millisecond, and at least once.
         let in_second = |met: &BTreeSet<Met>| {
             let of_second = |met: &&Met| (met.0, met.1) == (hash, capture.second());
             let all: Vec<_> = met.iter().filter(of_second).collect();

@@ -1,4 +1,4 @@
-//! GetURLs: leases become URLs.
+//! Implements GetURLs: leases groups, and returns their URLs.
 
 use std::collections::HashSet;
 use std::sync::Arc;

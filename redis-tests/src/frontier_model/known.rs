@@ -10,7 +10,7 @@ use crawlspace_compact::limits::chg as limits;
 /// Resolution of the time at which a URL ended, in milliseconds.
 const UNIT: i64 = 600_000;
 
-/// The state of a URL in the memory of an execution.
+/// The state of a URL that an execution knows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Known {
     /// Queued or leased in a group.

@@ -19,8 +19,9 @@ const PACKAGE: &str = "surt==0.3.1";
 /// knows whether such a character is a letter with a lower case or a combining mark; that Python does not.
 const ACCEPTED: &str = "in the host is a character that is newer than that Python";
 
-/// Maps lines of JSON, each with a URL, to its key (null for invalid URLs) and to whether it has such a character. The
-/// system must not resolve invalid numeric hosts as names, so addresses are recognized as in the C library.
+/// Reads lines of JSON, each with a URL, and prints for each the key (null for an invalid URL) and whether
+/// the URL contains such a character. The system must not resolve invalid numeric hosts as names, so
+/// addresses are recognized as in the C library.
 const PROGRAM: &str = r#"
 import json, re, socket, sys, unicodedata
 from urllib.parse import unquote

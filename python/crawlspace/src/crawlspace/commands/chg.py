@@ -34,7 +34,7 @@ from . import Bytes, Command, Seq, Wait, Word, data, many, nothing, number, same
 
 
 class Item(NamedTuple):
-    """A URI to queue. A plain tuple does as well."""
+    """A URI to queue. A plain tuple is also accepted."""
 
     chg: Bytes
     uri: Bytes
@@ -49,7 +49,7 @@ class Item(NamedTuple):
 
 
 class Settlement(NamedTuple):
-    """A URL to settle. A plain tuple does as well."""
+    """A URL to settle. A plain tuple is also accepted."""
 
     chg: Bytes
     uri: Bytes

@@ -29,7 +29,7 @@ from . import Bytes, Command, Seq, Wait, Word, data, many, nothing, number, same
 
 
 class Response(NamedTuple):
-    """A ``response`` record that was written. A plain tuple does as well."""
+    """A ``response`` record that was written. A plain tuple is also accepted."""
 
     hash: Bytes
     #: 14 digits, 17 digits, or ISO form.
@@ -42,7 +42,7 @@ class Response(NamedTuple):
 
 
 class Revisit(NamedTuple):
-    """A ``revisit`` record that was written. A plain tuple does as well."""
+    """A ``revisit`` record that was written. A plain tuple is also accepted."""
 
     hash: Bytes
     #: Bytes of the stored record.
