@@ -123,14 +123,15 @@ impl Commit<'_> {
         let crawl = self.crawl;
         index.under_way.refuse_while_removing(ks, crawl)?;
         index.note_purge(ks)?;
+        let is_canceled = index.standing(ks, crawl)? == Some(CrawlState::Canceled);
         // If another program removed a crawl with packed records from `allcrawls`, restore the crawl: packed
         // records are committed.
         let is_out = match index.crawls.state(ks, crawl)? {
-            None => index.places.packed_len(ks, crawl)? > 0,
+            None => !is_canceled && index.places.packed_len(ks, crawl)? > 0,
             Some(CrawlState::Uncommitted) => index.was_set_aside(ks, crawl)?,
             Some(_) => false,
         };
-        if index.standing(ks, crawl)? == Some(CrawlState::Canceled) {
+        if is_canceled {
             // The crawler added the crawl's counts to `allcounts` while writing. Since then,
             // another program may have removed the crawl's hashes and owners.
             ensure_base(index, ks, crawl)?;
