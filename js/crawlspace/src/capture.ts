@@ -44,7 +44,8 @@ export class Capture {
    * Adds the response that was written, and settles the claim.
    *
    * @throws {@link StaleError} if another worker has claimed the payload. Do not catch it:
-   * `capture` calls the body again. /
+   * `capture` calls the body again.
+   */
   async add(record: Omit<Response, "hash">): Promise<void> {
     const { hash, token } = this;
     const { waczIndex, date, url, size } = record;

@@ -12,7 +12,8 @@ interface Writer {
  * Names of writers with the number of their last call, for the option `SEQ`.
  *
  * A retried call must not arrive after a later call of the same writer. Therefore, calls that run
- * at the same time use different writers. /
+ * at the same time use different writers.
+ */
 export class Writers {
   private readonly base = `js-${randomBytes(9).toString("base64url")}`;
   private readonly free: Writer[] = [];

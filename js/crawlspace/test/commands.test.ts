@@ -181,7 +181,12 @@ test("every command and every token has a call, and every call is documented", a
     sent.set((name as string).toLowerCase(), there);
   }
   const listed = (await server.call("COMMAND", "LIST", "FILTERBY", "MODULE", "crawlspace")) as string[];
-  const commands = listed.map((name) => name.toLowerCase()).filter((name) => /^(chg|dedupe|tags)\./.test(name)).sort();
+  // The server runs `DEDUPE.HGET` and the like in place of its own commands, which the clients have.
+  const standIn = /^dedupe\.(hget|hlen|hscan|hsetnx|rename)$/;
+  const commands = listed
+    .map((name) => name.toLowerCase())
+    .filter((name) => /^(chg|dedupe|tags)\./.test(name) && !standIn.test(name))
+    .sort();
   assert.ok(commands.length > 60, `${commands.length} commands`);
   assert.deepStrictEqual([...sent.keys()].sort(), commands);
   const missing: string[] = [];
