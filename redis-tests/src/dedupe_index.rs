@@ -138,6 +138,12 @@ impl DedupeIndex {
         self.wire.expect_ok(&words)
     }
 
+    /// Runs a line as [`DedupeIndex::plain`] does, and returns the reply, which may be an error.
+    pub fn plain_call(&mut self, line: impl AsRef<str>) -> Reply {
+        let words = words(line.as_ref());
+        self.wire.call(&words)
+    }
+
     /// Fails unless the reply to a line has these values in these fields, for example
     /// `ok 0 missingHashes 7` for `CHECK`.
     #[track_caller]

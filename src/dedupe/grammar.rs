@@ -504,3 +504,69 @@ macro_rules! all {
     };
 }
 pub(crate) use all;
+
+command! {
+    key "dedupe.hget", "readonly fast";
+    /// Returns the value of a field, as `HGET` does, also of a hash in a packed index.
+    ///
+    /// O(1)
+    pub struct HGet<'a> {
+        field: &'a [u8] = FIELD,
+    }
+}
+
+command! {
+    key "dedupe.hsetnx", "write deny-oom fast";
+    /// Sets a field that does not exist, as `HSETNX` does, also of a hash in a packed index.
+    ///
+    /// O(1)
+    pub struct HSetNx<'a> {
+        field: &'a [u8] = FIELD,
+        value: &'a [u8] = Bytes::new("value", ANY_BYTES),
+    }
+}
+
+command! {
+    key "dedupe.hlen", "readonly fast";
+    /// Returns the number of fields, as `HLEN` does, also of a hash in a packed index.
+    ///
+    /// O(1)
+    pub struct HLen {}
+}
+
+command! {
+    key "dedupe.hscan", "readonly";
+    /// Iterates over the fields, as `HSCAN` does, also of a hash in a packed index.
+    ///
+    /// O(1) for each call, O(N) for a complete iteration, where N is the number of fields
+    pub struct HScan<'a> {
+        cursor: u64 = Integer::from("cursor", 0),
+        {
+            pattern: Option<&'a [u8]> = Bytes::new("pattern", ANY_BYTES).after("MATCH"),
+            count: Option<u64> = Integer::from("count", 1).after("COUNT"),
+            without_values: bool = Flag("NOVALUES"),
+        }
+    }
+}
+
+command! {
+    key "dedupe.rename", "write";
+    /// Renames a key, as `RENAME` does, but refuses to begin a purge of a packed index.
+    ///
+    /// O(1)
+    pub struct Rename<'a> {
+        new_key: &'a [u8] = Bytes::new("newkey", ANY_BYTES),
+    }
+}
+
+/// Maximum length of the server's strings.
+const ANY_BYTES: usize = 512 << 20;
+const FIELD: Bytes = Bytes::new("field", ANY_BYTES);
+
+/// Calls a macro with the commands that take the place of commands of plain clients.
+macro_rules! plain {
+    ($with:ident) => {
+        $with! { HGet HSetNx HLen HScan Rename }
+    };
+}
+pub(crate) use plain;

@@ -136,6 +136,21 @@ pub const MERGED: Once = Once::of("allhashes", &[Whole, Measured])
     .cached()
     .shared(Shared::Merged);
 
+/// The packed index.
+pub const PACKED_INDEX: Once = Once::of("packedhashes", &[Measured])
+    .cached()
+    .shared(Shared::Packed);
+
+/// The set of committed crawls.
+const COMMITTED: Once = Once::set("allcrawls", &[Whole, State, Measured, Marks])
+    .cached()
+    .shared(Shared::Committed);
+
+/// The set to which a purge by Browsertrix renames the set of committed crawls.
+const OUTGOING: Once = Once::set("to-remove-crawls", &[State])
+    .cached()
+    .shared(Shared::Outgoing);
+
 /// The key that stores the layout of an index.
 pub const META: Once = Once::hash("crawlspace", &[Marks]).cached().bookkeeping();
 
@@ -145,9 +160,7 @@ once_keys! { Once:
     /// `allcounts`.
     allcounts = Once::hash("allcounts", &[Whole, Measured]);
     /// `allcrawls`.
-    allcrawls = Once::set("allcrawls", &[Whole, State, Measured, Marks])
-        .cached()
-        .shared(Shared::Committed);
+    allcrawls = COMMITTED;
     /// `uncommittedcrawls`.
     uncommitted = Once::set("uncommittedcrawls", &[Whole, State, Measured, Marks]).cached();
     /// `src:d`: names of WACZ files whose hashes are in the index.
@@ -168,11 +181,11 @@ once_keys! { Once:
     /// `sharedwaczs`: names in `src:d` that more than one crawl may have.
     shared = Once::set("sharedwaczs", &[]).bookkeeping();
     /// `packedhashes`: the packed index.
-    packed = Once::of("packedhashes", &[Measured]).cached().shared(Shared::Packed);
+    packed = PACKED_INDEX;
     /// `moving`: entries of the merged index that are still to be packed.
     moving = Once::of("moving", &[Moved, Measured]).cached();
     /// `to-remove-crawls`: crawls that a purge by Browsertrix has not put back or deleted yet.
-    outgoing = Once::set("to-remove-crawls", &[State]).cached().shared(Shared::Outgoing);
+    outgoing = OUTGOING;
     /// `last_update_ts`: the end of the last import.
     last_update = Once::of("last_update_ts", &[]);
     /// `canceledcrawls`: crawls that Browsertrix canceled after some of their hashes were merged.
@@ -210,7 +223,7 @@ macro_rules! crawl_keys {
 }
 
 /// Start of the keys of a crawl, unless the key starts with the crawl id.
-const RECORDS: &[u8; 2] = b"h:";
+pub(super) const RECORDS: &[u8; 2] = b"h:";
 
 const fn hash(ending: &'static [u8]) -> CrawlRow {
     (RECORDS, ending, KeyType::Hash)
@@ -376,10 +389,22 @@ pub fn may_be_ours(key: &[u8], lengths: &Lengths) -> bool {
     may_be_once || lengths.any(key, RECORDS) && !is_counts(key)
 }
 
-/// Returns true for the key `crawlspace` of an index. In this key, the module records changes of
-/// the other keys by plain clients.
+/// Returns true for the key `crawlspace` of an index, in which the module records changes of the
+/// other keys by plain clients, and for the key of a packed index.
 pub fn marks_an_index(key: &[u8]) -> bool {
-    META.prefix_of(key).is_some()
+    META.prefix_of(key).is_some() || PACKED_INDEX.prefix_of(key).is_some()
+}
+
+/// Returns the names that a packed index may have after its prefix. Version 0.1.0 used the name of
+/// the merged index.
+pub fn packed_names() -> impl Iterator<Item = &'static str> {
+    PACKED_INDEX.every_name().chain(MERGED.every_name())
+}
+
+/// Returns the prefix of an index if renaming `from` to `to` begins a purge by Browsertrix.
+pub fn as_purge<'a>(from: &'a [u8], to: &[u8]) -> Option<&'a [u8]> {
+    let prefix = COMMITTED.prefix_of(from)?;
+    (OUTGOING.prefix_of(to)? == prefix).then_some(prefix)
 }
 
 /// Returns the possible prefixes of a key, at most `max_prefix` bytes long. If the key may contain

@@ -25,7 +25,7 @@ mod family;
 mod grammar;
 mod tags;
 
-pub use family::{Family, PREFIX, State, malformed, split, with_limits};
+pub use family::{Family, PREFIX, STAND_INS, State, malformed, split, with_limits};
 pub use grammar::{Argument, Grammar, Kind, Slot, is_integer};
 
 /// Returns the family of this name, and with this storage if there are two.

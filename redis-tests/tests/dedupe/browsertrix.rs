@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 
 use redis_tests::history::{self, Log, Stage, Verdict};
-use redis_tests::packages::{left_out, node};
+use redis_tests::packages::{left_out, node, sized};
 use redis_tests::script::Script;
 use redis_tests::{DedupeIndex, Options, Reply, Rng, Server, must, ok, sha256_of};
 
@@ -53,6 +53,16 @@ fn capture(hash: u64, n: u64) -> (String, String) {
 
 #[test]
 fn nothing_counts_twice_regardless_of_the_writer() {
+    play("browsertrix", false);
+}
+
+/// The same programs get the same answers from a packed index.
+#[test]
+fn packed_index_serves_plain_clients() {
+    play("browsertrix-packed", true);
+}
+
+fn play(name: &str, is_packed: bool) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dedupe-node");
     let node = match node(&folder, &["ioredis"]) {
         Ok(node) => node,
@@ -69,8 +79,9 @@ fn nothing_counts_twice_regardless_of_the_writer() {
         assert_eq!(script.line(), "ready");
         script
     };
-    let begin = |_: &mut Rng| Beside::new(&crawlers);
-    history::play("browsertrix", (8 * STEPS, STEPS), begin, drop);
+    let begin = |_: &mut Rng| Beside::new(&crawlers, is_packed);
+    let histories = if is_packed { sized(8, 1000) } else { 8 };
+    history::play(name, (histories * STEPS, STEPS), begin, drop);
 }
 
 /// Counts: URLs, duplicates, bytes saved, bytes of packages.
@@ -200,11 +211,13 @@ struct Beside {
     /// `removedCrawls` and `removedCrawlSize`, if they exist.
     tracked: Option<[i64; 2]>,
     made: u64,
+    /// True if the index is packed and unpacked in between.
+    is_packed: bool,
     _server: Server,
 }
 
 impl Beside {
-    fn new(crawlers: &impl Fn(&Server) -> Script) -> Beside {
+    fn new(crawlers: &impl Fn(&Server) -> Script, is_packed: bool) -> Beside {
         let (server, mut c) = DedupeIndex::on(Options::new().plain(), P);
         ok!(
             c,
@@ -213,6 +226,10 @@ impl Beside {
             "crawlspace.dedupe-profile",
             "browsertrix"
         );
+        if is_packed {
+            let setting = "crawlspace.dedupe-plain-commands";
+            ok!(c, "CONFIG", "SET", setting, "yes");
+        }
         Beside {
             c,
             crawlers: crawlers(&server),
@@ -222,6 +239,7 @@ impl Beside {
             waiting: BTreeMap::new(),
             tracked: None,
             made: 0,
+            is_packed,
             _server: server,
         }
     }
@@ -505,6 +523,9 @@ impl Beside {
         if !may {
             return Ok(());
         }
+        if self.is_packed {
+            self.refuses_purge(log)?;
+        }
         let list = kept
             .iter()
             .map(|name| format!("\"{name}\""))
@@ -523,6 +544,18 @@ impl Beside {
             crawl.in_sums &= crawl.state != State::Canceled;
         }
         self.ours("REPAIR", &[], log)
+    }
+
+    /// Checks that a packed index refuses a purge, and unpacks the index.
+    fn refuses_purge(&mut self, log: &mut Log) -> Verdict {
+        if ok!(self.c, "EXISTS", "packedhashes") == Reply::Int(1) {
+            let reply = self.call(&["RENAME", "allcrawls", "to-remove-crawls"], log);
+            must!(
+                matches!(&reply, Reply::Error(text) if text.starts_with(b"ERR a purge")),
+                "RENAME gives {reply:?}"
+            );
+        }
+        self.ours("UNPACK", &[], log)
     }
 
     /// Runs a command of the module that is a job.
@@ -753,7 +786,9 @@ impl Stage for Beside {
         rng.shuffle(&mut known);
         let any = known.first().cloned();
         let settled = self.any(rng, |crawl| crawl.state == State::Committed);
-        let step = match rng.below(100) {
+        let step = match rng.below(if self.is_packed { 120 } else { 100 }) {
+            100..=113 => Some(Step::Ours("PACK", Vec::new())),
+            114.. => Some(Step::Ours("UNPACK", Vec::new())),
             0..=4 => {
                 let (crawl, file) = (self.fresh("c"), self.fresh("w"));
                 Some(Step::Start(crawl, file, rng.chance(50)))

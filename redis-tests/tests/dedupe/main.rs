@@ -15,6 +15,7 @@ mod packed_keys;
 mod packed_meanwhile;
 mod packed_persistence;
 mod packed_places;
+mod packed_plain;
 mod packed_replica;
 mod plain_clients;
 mod storages;

@@ -4,7 +4,7 @@ use std::os::raw::{c_int, c_void};
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use super::{metrics, settings};
+use super::{metrics, plain, settings};
 use crate::dedupe::error::{Error, Result};
 use crate::dedupe::index::Index;
 use crate::dedupe::index::storage::Layout;
@@ -13,7 +13,7 @@ use crate::dedupe::packed::Packed;
 use crawlspace_host::keyspace::{KeyError, Keyspace};
 use crawlspace_host::names::Lengths;
 use crawlspace_host::server::acl::Access;
-use crawlspace_host::server::api::{Ctx, RawCtx, RmString, context_flags, raw, rm, selected_db};
+use crawlspace_host::server::api::{Ctx, RawCtx, RmString, context_flags, raw, selected_db};
 use crawlspace_host::server::cluster::in_cluster;
 use crawlspace_host::server::command::{Call, PREFIX_BYTES};
 use crawlspace_host::server::guard::guarded;
@@ -75,6 +75,7 @@ pub fn with_index<T>(
     let open = |keys: &mut RedisKeyspace| {
         let new = settings::layout();
         let mut index = Index::open(keys, prefix, new, in_cluster())?;
+        plain::note_storage(&index);
         if INVALIDATED.borrow().contains_key(&scope(db, prefix)[..]) {
             index.spelling.invalidate(keys, &index.places)?;
         }
@@ -114,6 +115,15 @@ pub fn with_place<T>(
         *place = RedisKeyspace::new(ctx).place(key).ok()?;
         act(index, place.as_mut()?.value()?)
     })
+}
+
+/// Returns false if the packed index with this prefix certainly has nothing of a crawl. Does not call
+/// the server.
+pub fn may_have_packed(db: c_int, prefix: &[u8], crawl: &[u8]) -> bool {
+    let has = INDEXES.with_cached((db, prefix), |cached| {
+        Some(cached.place.as_ref()?.peek()?.has_crawl(crawl))
+    });
+    has != Some(false)
 }
 
 /// Runs `act` on the index of a command call, with errors as text.
@@ -173,9 +183,13 @@ pub fn permit_committed(
 
 /// Invalidates the cache after changes by other clients.
 pub fn on_change(ctx: Ctx, change: Change<'_>) {
+    plain::on_change(change);
     INDEXES.on_change(change, |indexes, db, key| {
         if let Some((prefix, role)) = prefix_of_shared(key).filter(|_| !is_replicated(ctx, key)) {
             note_invalidated(ctx, (db, key), prefix, role);
+            if role == Shared::Committed {
+                plain::note_commit(db, prefix);
+            }
         }
         if indexes.is_empty() {
             return;
@@ -207,24 +221,12 @@ fn note_invalidated(ctx: Ctx, (db, key): (c_int, &[u8]), prefix: &[u8], role: Sh
     }
     let mut invalidated = INVALIDATED.borrow();
     if invalidated.is_empty() {
-        invalidate_after(ctx, 0);
+        turn::in_ms(0, invalidate_noted);
     }
     if invalidated.len() < MAX_INVALIDATED {
         let scope = scope(db, prefix)[..].into();
         *invalidated.entry(scope).or_default() |= purges;
     }
-}
-
-fn invalidate_after(ctx: Ctx, delay_ms: i64) {
-    // SAFETY: main thread, live context; the timer carries no data.
-    unsafe {
-        rm!(RedisModule_CreateTimer(
-            ctx.raw(),
-            delay_ms,
-            Some(invalidate_noted),
-            std::ptr::null_mut()
-        ))
-    };
 }
 
 /// Clears the `written` flag of indexes that plain clients wrote to. The flag means that every hash
@@ -234,7 +236,7 @@ extern "C" fn invalidate_noted(ctx: RawCtx, _: *mut c_void) {
     let ctx = unsafe { Ctx::new(ctx) };
     let _ = guarded("a timer", || {
         if context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_MASTER != 0 && turn::avoid_writing() {
-            return invalidate_after(ctx, 5);
+            return turn::in_ms(5, invalidate_noted);
         }
         let scopes = std::mem::take(&mut *INVALIDATED.borrow());
         // A replica receives this change from its master.

@@ -20,8 +20,8 @@ use crawlspace_host::server::job::{self, JobId, Progress, Slices, Submitted};
 use crawlspace_host::server::keyspace::RedisKeyspace;
 use crawlspace_host::slices::Completion;
 
-use super::claims;
 use super::indexes::{Keys, on_index, permit, slice};
+use super::{claims, plain};
 
 /// The effect of a job on the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +66,7 @@ impl Slices for IndexJob {
             if kind != JobKind::Reads {
                 index.refresh_storage(&mut keys)?;
                 index.write_spelling(&mut keys)?;
+                plain::note_storage(index);
             }
             step
         });
@@ -132,6 +133,20 @@ pub fn submit(
         Submitted::Done(outcome) => outcome.map(Answer::Reply),
         Submitted::Waiting => Ok(Answer::Sent),
     }
+}
+
+/// Starts packing an index, without a client that waits for the end.
+pub fn start_packing(db: c_int, prefix: &[u8], job: Job<RedisKeyspace>) {
+    let kind = JobKind::Shrinks;
+    let id = JobId::new("index", db, prefix, true, "pack", &[]);
+    let job = IndexJob {
+        db,
+        prefix: prefix.to_vec(),
+        kind,
+        user: None,
+        job,
+    };
+    job::start_unattended(id, Box::new(job));
 }
 
 /// Submits a job that only reads.

@@ -16,6 +16,8 @@ pub static CLAIMS_GRANTED: Metric = Metric::new(c"claims_granted");
 pub static CLAIMS_PENDING: Metric = Metric::new(c"claims_pending");
 /// Number of cached indexes.
 pub static INDEXES: Metric = Metric::new(c"indexes");
+/// 1 while commands of plain clients are served from packed indexes, otherwise 0.
+pub static PLAIN_COMMANDS: Metric = Metric::new(c"plain_commands");
 
 /// All metrics of the family.
 pub static METRICS: &[&Metric] = &[
@@ -26,4 +28,5 @@ pub static METRICS: &[&Metric] = &[
     &CLAIMS_GRANTED,
     &CLAIMS_PENDING,
     &INDEXES,
+    &PLAIN_COMMANDS,
 ];

@@ -9,6 +9,7 @@ mod jobs;
 mod lookup;
 mod metrics;
 mod pack;
+mod plain;
 mod records;
 mod settings;
 mod store;
@@ -18,6 +19,7 @@ mod wacz;
 use crawlspace_host::server::api::Ctx;
 use crawlspace_host::server::command::register;
 use crawlspace_host::server::info::Named;
+use crawlspace_host::server::instead;
 use crawlspace_host::server::load::Family;
 use crawlspace_host::server::notify::{self, Listener};
 
@@ -41,9 +43,13 @@ fn register_all(ctx: Ctx) -> Result<(), String> {
     macro_rules! register_each {
         ($($command:ident)+) => { $(register::<grammar::$command>(ctx)?;)+ };
     }
+    macro_rules! register_instead {
+        ($($command:ident)+) => { $(instead::register::<grammar::$command>(ctx)?;)+ };
+    }
     // SAFETY: called with the context of the module's load.
     unsafe {
         grammar::all!(register_each);
+        grammar::plain!(register_instead);
         store::register(ctx)?;
     }
     claims::start();

@@ -507,14 +507,21 @@ impl<K: Store> Index<K> {
         ks: &mut K,
         crawl: &'a [u8],
     ) -> Result<Table<'a, K::Name>> {
-        let plain = self.crawls.key(ks, crawl, CrawlKey::Records);
         let may_be_packed = self.may_be_packed(ks, crawl)?;
-        Ok(Table {
+        let mut table = self.all_records(ks, crawl);
+        table.packed = table.packed.filter(|_| may_be_packed);
+        Ok(table)
+    }
+
+    /// Returns the packed and the plain records of a crawl, whether it is committed or not.
+    pub(crate) fn all_records<'a>(&'a mut self, ks: &mut K, crawl: &'a [u8]) -> Table<'a, K::Name> {
+        let plain = self.crawls.key(ks, crawl, CrawlKey::Records);
+        Table {
             part: Part::Records(crawl),
-            packed: self.places.packed.as_ref().filter(|_| may_be_packed),
+            packed: self.places.packed.as_ref(),
             plain: Some(Cow::Owned(plain)),
             home: Home::Same,
-        })
+        }
     }
 
     /// Returns true if the records of a crawl may be packed. The records of an uncommitted crawl

@@ -15,7 +15,7 @@ const SMALLEST: usize = 256;
 /// Minimum size in bytes of a record that is stored in its own chunk.
 pub(super) const LONG: usize = CHUNK / 4;
 /// Maximum number of chunks, as limited by the number in a [`RecordSlot`].
-const CHUNKS: u32 = 1 << 24;
+pub(super) const CHUNKS: u32 = 1 << 24;
 
 /// A block of memory filled with records.
 #[derive(Clone)]

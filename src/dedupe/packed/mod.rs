@@ -108,6 +108,12 @@ impl Packed {
             .collect()
     }
 
+    /// Returns true if the index names this crawl: it has records of the crawl, or hashes that the
+    /// crawl owns.
+    pub fn has_crawl(&self, crawl: &[u8]) -> bool {
+        self.crawls.find(crawl).is_some()
+    }
+
     /// Returns the place of a field of a part.
     fn place(&self, part: Part<'_>, field: &[u8]) -> Option<place::RecordSlot> {
         let field = Field::parse(field);

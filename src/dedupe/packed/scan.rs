@@ -1,5 +1,6 @@
 //! Incremental scans of a part of a packed index. The part may change between two steps.
 
+use super::chunk::CHUNKS;
 use super::crawls::{HOLDERS, OWNERS};
 use super::field::{self, Text};
 use super::place::RecordSlot;
@@ -28,6 +29,10 @@ const ENTRIES: usize = 16;
 const BYTES: usize = 1 << 16;
 const LOOKED_AT: usize = 256;
 
+/// Bits of a position that hold the number of a chunk.
+const CHUNK_BITS: u32 = CHUNKS.ilog2();
+const CHUNK_MASK: u64 = (1 << CHUNK_BITS) - 1;
+
 impl Packed {
     /// Appends the next entries of a part to `out`. Returns false when the scan is complete.
     pub fn scan(&self, part: Part<'_>, cursor: &mut Cursor, out: &mut Batch) -> bool {
@@ -43,17 +48,8 @@ impl Packed {
 
     fn scan_owners(&self, cursor: &mut Cursor, out: &mut Batch) -> bool {
         let before = out.len();
-        let mut text = Text::new();
         for _ in 0..8 {
-            let mut each = |place: RecordSlot| {
-                let (record, _) = self.chunks.record(place);
-                if record.is_owner() {
-                    text.clear();
-                    field::write(record.kind(), record.raw, &mut text);
-                    out.push(&text, &self.crawls.get(self.owner_at(place)).id);
-                }
-            };
-            match self.table.walk(cursor.walk, &self.chunks, &mut each) {
+            match self.push_owners(cursor.walk, out) {
                 Some(next) => cursor.walk = next,
                 None => return false,
             }
@@ -64,14 +60,27 @@ impl Packed {
         true
     }
 
+    /// Appends the hashes of the next buckets that have an owner to `out`. Returns the next
+    /// position, or `None` at the end.
+    fn push_owners(&self, from: TableCursor, out: &mut Batch) -> Option<TableCursor> {
+        let mut text = Text::new();
+        let mut each = |place: RecordSlot| {
+            let (record, _) = self.chunks.record(place);
+            if record.is_owner() {
+                text.clear();
+                field::write(record.kind(), record.raw, &mut text);
+                out.push(&text, &self.crawls.get(self.owner_at(place)).id);
+            }
+        };
+        self.table.walk(from, &self.chunks, &mut each)
+    }
+
     fn scan_list(&self, list: u32, cursor: &mut Cursor, out: &mut Batch) -> bool {
         let segment = &self.crawls.list(list).segment;
         let mut number = self
             .chunks
             .chunk_from(segment, list, cursor.sequence, cursor.chunk);
         let (mut given, mut looked_at, mut bytes) = (0, 0, 0);
-        let mut text = Text::new();
-        let mut value = Value::new();
         while number != NONE {
             let chunk = self.chunks.get(number);
             let mut offset = if chunk.sequence() == cursor.sequence {
@@ -90,22 +99,9 @@ impl Packed {
                     return true;
                 }
                 looked_at += 1;
-                let record = Record::at(&chunk.bytes()[offset..]);
-                let place = RecordSlot {
-                    chunk: number,
-                    offset: offset as u16,
-                };
-                offset += self.len_of(list, &record);
-                if record.is_dead() {
-                    continue;
-                }
-                text.clear();
-                value.clear();
-                field::write(record.kind(), record.raw, &mut text);
-                self.value_at(place, &mut value);
-                out.push(&text, &value);
-                given += 1;
-                bytes += text.len() + value.len();
+                let pushed = self.push_entry(list, number, &mut offset, out);
+                given += usize::from(pushed > 0);
+                bytes += pushed;
             }
             *cursor = Cursor {
                 sequence: chunk.sequence(),
@@ -116,6 +112,61 @@ impl Packed {
             number = chunk.next();
         }
         false
+    }
+
+    /// Appends the entry of a list at an offset in a chunk to `out`, and sets `offset` to the next
+    /// entry. Returns the number of bytes; 0 for a deleted entry.
+    fn push_entry(&self, list: u32, chunk: u32, offset: &mut usize, out: &mut Batch) -> usize {
+        let record = Record::at(&self.chunks.get(chunk).bytes()[*offset..]);
+        let place = RecordSlot {
+            chunk,
+            offset: *offset as u16,
+        };
+        *offset += self.len_of(list, &record);
+        if record.is_dead() {
+            return 0;
+        }
+        let (mut text, mut value) = (Text::new(), Value::new());
+        field::write(record.kind(), record.raw, &mut text);
+        self.value_at(place, &mut value);
+        out.push(&text, &value);
+        text.len() + value.len()
+    }
+
+    /// Appends the entries of a part at a position to `out`; position 0 is the beginning. Returns
+    /// the next position, or `None` at the end. A scan needs no other state than its position, and
+    /// makes the same promise as one with a [`Cursor`]. Any number is a valid position.
+    pub fn scan_at(&self, part: Part<'_>, position: u64, out: &mut Batch) -> Option<u64> {
+        match part {
+            Part::Owners => {
+                let first = TableCursor::at_shard(position as u32);
+                let mut walk = first;
+                while walk.shard() == first.shard() {
+                    walk = self.push_owners(walk, out)?;
+                }
+                Some(walk.shard().into())
+            }
+            Part::Holders => self.scan_chunk(HOLDERS, position, out),
+            Part::Records(crawl) => self.scan_chunk(self.crawls.find(crawl)?, position, out),
+        }
+    }
+
+    /// Appends the entries of the chunk at a position of a list to `out`.
+    fn scan_chunk(&self, list: u32, position: u64, out: &mut Batch) -> Option<u64> {
+        let (sequence, hint) = ((position >> CHUNK_BITS) as u32, position & CHUNK_MASK);
+        let segment = &self.crawls.list(list).segment;
+        let number = self.chunks.chunk_from(segment, list, sequence, hint as u32);
+        if number == NONE {
+            return None;
+        }
+        let chunk = self.chunks.get(number);
+        let mut offset = 0;
+        while offset < chunk.bytes().len() {
+            self.push_entry(list, number, &mut offset, out);
+        }
+        let next = chunk.next();
+        (next != NONE)
+            .then(|| u64::from(self.chunks.get(next).sequence()) << CHUNK_BITS | u64::from(next))
     }
 
     /// Returns the value in a part, for a position that `find` returned. For [`Part::Owners`], the

@@ -41,6 +41,22 @@ pub(super) struct TableCursor {
     within: u32,
 }
 
+impl TableCursor {
+    /// Returns the number of the shard in the order of the walk. It has as many bits as the number
+    /// of shards can have.
+    pub fn shard(self) -> u32 {
+        self.shard >> (32 - SHARDS.ilog2())
+    }
+
+    /// Returns the beginning of a shard, given by its number in the order of the walk.
+    pub fn at_shard(number: u32) -> TableCursor {
+        TableCursor {
+            shard: number << (32 - SHARDS.ilog2()),
+            ..TableCursor::default()
+        }
+    }
+}
+
 impl Table {
     pub fn len(&self) -> usize {
         self.shards.weight()

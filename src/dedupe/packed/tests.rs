@@ -356,6 +356,45 @@ proptest! {
             prop_assert!(given.contains(&field), "{field:?} was not given");
         }
     }
+
+    #[test]
+    fn scan_without_state_returns_all_permanent_entries(
+        seed in proptest::collection::vec(change(), 0..400),
+        rounds in proptest::collection::vec(proptest::collection::vec(change(), 0..60), 1..60),
+        which in 0..8_u8,
+        strange in any::<u64>(),
+    ) {
+        let (mut packed, mut model) = (Packed::default(), Model::default());
+        for change in seed {
+            apply(change, &mut packed, &mut model);
+        }
+        let of = crawl(which);
+        let part = match which {
+            6 => Part::Owners,
+            7 => Part::Holders,
+            _ => Part::Records(&of),
+        };
+        // A client may send any cursor.
+        packed.scan_at(part, strange, &mut Batch::default());
+        let empty = BTreeMap::new();
+        let mut stays: Vec<Vec<u8>> = model.part(part).unwrap_or(&empty).keys().cloned().collect();
+        let mut given = std::collections::BTreeSet::new();
+        let mut rounds = rounds.into_iter();
+        let mut next = Some(0);
+        while let Some(position) = next {
+            let mut batch = Batch::default();
+            next = packed.scan_at(part, position, &mut batch);
+            given.extend(batch.iter().map(|(field, _)| field.to_vec()));
+            for change in rounds.next().unwrap_or_default() {
+                apply(change, &mut packed, &mut model);
+                let now = model.part(part).unwrap_or(&empty);
+                stays.retain(|field| now.contains_key(field));
+            }
+        }
+        for field in stays {
+            prop_assert!(given.contains(&field), "{field:?} was not given");
+        }
+    }
 }
 
 /// Saves an index and loads it again.

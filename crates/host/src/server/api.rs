@@ -116,6 +116,11 @@ impl RmString {
         }
     }
 
+    /// Returns the raw string and gives up this reference, for a call that takes it over.
+    pub(crate) fn into_raw(self) -> *mut raw::RedisModuleString {
+        ManuallyDrop::new(self).raw
+    }
+
     /// Returns the raw string for a call that only reads it or takes its own reference.
     pub fn raw(&self) -> *mut raw::RedisModuleString {
         self.raw

@@ -303,12 +303,24 @@ pub(super) unsafe fn create_command(
 /// # Errors
 /// Fails if the server refuses.
 pub unsafe fn register<C: Act>(ctx: Ctx) -> Result<(), String> {
+    // SAFETY: by contract.
+    unsafe { register_described::<C>(ctx, entry::<C>) }
+}
+
+/// Registers a callback as a described command.
+///
+/// # Safety
+/// Called with the context of the module's load.
+pub(super) unsafe fn register_described<C: Described>(
+    ctx: Ctx,
+    run: extern "C" fn(RawCtx, *mut *mut raw::RedisModuleString, c_int) -> c_int,
+) -> Result<(), String> {
     let spec = C::SPEC;
     let name = c_string(spec.name);
     let flags = c_string(spec.flags);
     // SAFETY: main thread, the context of the load; the server copies the texts.
     unsafe {
-        create_command(ctx, &name, entry::<C>, &flags, 0)?;
+        create_command(ctx, &name, run, &flags, 0)?;
         let command = rm!(RedisModule_GetCommand(ctx.raw(), name.as_ptr()));
         describe(command, &spec, &C::all_args())?;
         // Redis 7.0 has no ACL categories of modules; it derives the categories from the flags.

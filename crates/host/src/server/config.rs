@@ -169,14 +169,23 @@ impl Choice {
 pub struct Switch {
     name: &'static str,
     value: AtomicBool,
+    /// Called after each change of the setting on a running server.
+    changed: fn(),
 }
 
 impl Switch {
     /// Creates a switch that is off by default.
     pub const fn off(name: &'static str) -> Switch {
+        Switch::watched(name, || {})
+    }
+
+    /// Creates a switch that is off by default, and calls `changed` after each change on a running
+    /// server.
+    pub const fn watched(name: &'static str, changed: fn()) -> Switch {
         Switch {
             name,
             value: AtomicBool::new(false),
+            changed,
         }
     }
 
@@ -285,7 +294,9 @@ extern "C" fn set_switch(
     _: *mut *mut raw::RedisModuleString,
 ) -> c_int {
     // SAFETY: the server passes the pointer that `register` gave it.
-    unsafe { switch(data) }.value.store(value != 0, Relaxed);
+    let switch = unsafe { switch(data) };
+    switch.value.store(value != 0, Relaxed);
+    (switch.changed)();
     raw::REDISMODULE_OK as c_int
 }
 

@@ -156,19 +156,25 @@ pub fn submit(ctx: Ctx, id: JobId, mut job: Box<dyn Slices>, may_attach: bool) -
         queued.waiting.push(client);
         return Submitted::Waiting;
     }
-    let queued = Queued {
+    runner.add(Queued {
         id,
         job,
         waiting: vec![client],
-    };
-    let at = runner.queues.iter().position(|q| stands_for(q, &queued.id));
-    match at {
-        Some(at) => runner.queues[at].push_back(queued),
-        None => runner.queues.push_back(VecDeque::from([queued])),
-    }
-    runner.show();
-    runner.wake();
+    });
     Submitted::Waiting
+}
+
+/// Queues a job that no client waits for, unless the same work is queued already.
+pub fn start_unattended(id: JobId, job: Box<dyn Slices>) {
+    let mut runner = RUNNER.borrow();
+    if runner.queues.iter().flatten().any(|queued| queued.id == id) {
+        return;
+    }
+    runner.add(Queued {
+        id,
+        job,
+        waiting: Vec::new(),
+    });
 }
 
 /// Removes the jobs that `which` selects, and sends `outcome` to their clients. Returns the number
@@ -259,6 +265,17 @@ fn timed_slice(ctx: Ctx, job: &mut dyn Slices) -> Progress {
 }
 
 impl Runner {
+    /// Appends a job to its queue.
+    fn add(&mut self, queued: Queued) {
+        let mut queues = self.queues.iter();
+        match queues.position(|queue| stands_for(queue, &queued.id)) {
+            Some(at) => self.queues[at].push_back(queued),
+            None => self.queues.push_back(VecDeque::from([queued])),
+        }
+        self.show();
+        self.wake();
+    }
+
     fn show(&self) {
         let jobs = self.queues.iter().map(VecDeque::len).sum::<usize>() as u64;
         JOBS_RUNNING.set(jobs);
@@ -292,15 +309,7 @@ fn later() {
     extern "C" fn again(_: RawCtx, _: *mut c_void) {
         let _ = guarded("a timer", || RUNNER.borrow().wake());
     }
-    // SAFETY: main thread, the module's detached context.
-    unsafe {
-        rm!(RedisModule_CreateTimer(
-            turn::ctx().raw(),
-            LATER_MS as i64,
-            Some(again),
-            std::ptr::null_mut()
-        ))
-    };
+    turn::in_ms(LATER_MS, again);
 }
 
 /// Runs a slice of the next job.

@@ -76,7 +76,8 @@ pub struct Listener {
     /// every key of the server, so it must be fast.
     pub cares_for: fn(&[u8]) -> bool,
     /// Returns true if a key with this name shows that a data set exists. Changes of the keys of
-    /// this data set matter even before the module's first command.
+    /// this data set matter even before the module's first command. A listener hears of such a key
+    /// when it is loaded from a file, too.
     pub marks: fn(&[u8]) -> bool,
     /// Handles a change.
     pub hear: fn(Ctx, Change<'_>),
@@ -124,11 +125,18 @@ extern "C" fn key_changed(
     // Expiry and eviction can happen during the module's own writes, but the module never causes
     // them.
     let forced = raw::REDISMODULE_NOTIFY_EXPIRED | raw::REDISMODULE_NOTIFY_EVICTED;
-    if !is_watching() && next_listener(0, |listener| (listener.marks)(name)).is_some() {
-        watch(ctx);
-    }
-    if kind & raw::REDISMODULE_NOTIFY_LOADED != 0 {
-        return raw::REDISMODULE_OK as c_int;
+    let is_loaded = kind & raw::REDISMODULE_NOTIFY_LOADED != 0;
+    let marks = |listener: &Listener| (listener.marks)(name);
+    if is_loaded || !is_watching() {
+        let first = next_listener(0, marks);
+        if first.is_some() {
+            watch(ctx);
+        }
+        if is_loaded {
+            let change = Change::Key(selected_db(ctx), name);
+            let _ = guarded("a loaded key", || tell(ctx, change, first, marks));
+            return raw::REDISMODULE_OK as c_int;
+        }
     }
     if OWN_WRITES.load(Relaxed) > 0 && kind & forced == 0 {
         return raw::REDISMODULE_OK as c_int;

@@ -3,7 +3,7 @@
 //!
 //! All writes of one call are replicated as one transaction.
 
-use std::os::raw::c_int;
+use std::os::raw::{c_int, c_void};
 
 use super::api::{Ctx, RawCtx, context_flags, raw, rm};
 use super::command::create_command;
@@ -29,6 +29,19 @@ pub(super) const LATER_MS: u64 = 5;
 /// Returns the module's detached context.
 pub(super) fn ctx() -> Ctx {
     TURN.borrow().ctx
+}
+
+/// Calls a function from a timer of the server, after this many milliseconds.
+pub fn in_ms(delay_ms: u64, call: extern "C" fn(RawCtx, *mut c_void)) {
+    // SAFETY: main thread, the module's detached context; the timer carries no data.
+    unsafe {
+        rm!(RedisModule_CreateTimer(
+            ctx().raw(),
+            delay_ms as i64,
+            Some(call),
+            std::ptr::null_mut()
+        ))
+    };
 }
 
 /// Returns true if writes that no client requested must wait.

@@ -85,10 +85,16 @@ pub struct Place<T> {
 impl<T: Native> Place<T> {
     /// Returns the value, unless the key must be opened again.
     pub fn value(&mut self) -> Option<&T> {
-        if self.reads == 0 || self.losses != T::registered().losses() {
+        self.reads = self.reads.checked_sub(1)?;
+        self.peek()
+    }
+
+    /// Returns the value without counting a use of the key. Returns `None` if the value may have
+    /// moved.
+    pub fn peek(&self) -> Option<&T> {
+        if self.losses != T::registered().losses() {
             return None;
         }
-        self.reads -= 1;
         // SAFETY: main thread; since the place was noted, no value of this type has left its key or
         // moved, so the key still has this value. No code changes it while the result is in use,
         // because a change needs a call of the server.

@@ -70,6 +70,7 @@ adds adds_total counter Response records added.
 revisits revisits_total counter Revisit records added.
 claims_granted claims_granted_total counter Claims granted.
 claims_pending claims_pending gauge Clients that wait for a claim.
+plain_commands plain_commands gauge 1 while commands of plain clients are served from packed indexes.
 chg_added chg_added_total counter URIs queued.
 chg_leases chg_leases_total counter Leases granted.
 chg_releases chg_releases_total counter Leases released.

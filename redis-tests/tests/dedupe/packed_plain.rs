@@ -1,0 +1,537 @@
+//! Plain commands on a packed index, with the setting `dedupe-plain-commands`.
+
+use std::collections::BTreeMap;
+
+use redis_tests::{
+    Cluster, DedupeIndex, Options, Reply, Rng, Server, Wire, assert_error, bulk, int, nil, ok,
+    sha256_of, until,
+};
+
+const P: &str = "p:";
+
+/// Options with the setting.
+fn served() -> Options {
+    Options::new().module_args(&["dedupe-plain-commands", "yes"])
+}
+
+/// Starts a server with a packed index of two crawls that share hashes, and an uncommitted crawl.
+fn index_on(options: Options) -> (Server, DedupeIndex) {
+    let (server, mut c) = DedupeIndex::on(options.plain(), P);
+    fill(&mut c);
+    c.tells("PACK", "storage packed");
+    (server, c)
+}
+
+fn fill(c: &mut DedupeIndex) {
+    c.committed("a", 0..300);
+    c.committed("b", 200..400);
+    c.add("open", 390..420);
+}
+
+/// Returns how often the server has run one of its own commands.
+fn runs(server: &Server, command: &str) -> i64 {
+    let stats = server.info(&format!("cmdstat_{command}"));
+    let calls = stats
+        .as_deref()
+        .and_then(|text| text.strip_prefix("calls="));
+    calls.map_or(0, |text| {
+        let (calls, _) = text.split_once(',').expect("more figures");
+        calls.parse().expect("a number")
+    })
+}
+
+fn until_served(c: &mut Wire, key: &str) {
+    until("plain commands are served", || {
+        !c.call(&["HLEN", key]).is_error()
+    });
+}
+
+/// Sends a call that is refused, and returns the error.
+fn refusal(c: &mut DedupeIndex, line: &str) -> String {
+    assert_error(&c.plain_call(line), "", line)
+}
+
+/// Reads a hash with `HSCAN`, and calls `between` after each step.
+fn scanned(
+    c: &mut Wire,
+    key: &str,
+    options: &[&str],
+    mut between: impl FnMut(),
+) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    let mut cursor = "0".to_owned();
+    loop {
+        let words = [&["HSCAN", key, &cursor], options].concat();
+        let reply = c.expect_ok(&words);
+        let [next, found] = reply.items() else {
+            panic!("HSCAN gives {reply:?}");
+        };
+        for pair in found.items().chunks_exact(2) {
+            all.insert(pair[0].bytes().to_vec(), pair[1].bytes().to_vec());
+        }
+        cursor = next.text();
+        if cursor == "0" {
+            return all;
+        }
+        between();
+    }
+}
+
+/// Commits a crawl as Browsertrix does.
+fn commit_plainly(c: &mut DedupeIndex, crawl: &str, numbers: std::ops::Range<u64>) {
+    for n in numbers {
+        let hash = sha256_of(n);
+        let key = format!("p:h:{crawl}");
+        let record = "0 20260319102015000 https://e/ 1000";
+        ok!(c, "HSETNX", &key, &hash, record);
+        ok!(c, "HSETNX", "p:allhashes", &hash, crawl);
+    }
+    ok!(
+        c,
+        "HINCRBY",
+        format!("p:h:{crawl}:counts"),
+        "totalUrls",
+        "1"
+    );
+    ok!(c, "SADD", "p:allcrawls", crawl);
+    ok!(c, "HINCRBY", "p:allcounts", "totalUrls", "1");
+}
+
+/// The calls whose replies must not depend on the storage. `#n` is a hash, `@` its record.
+const CALLS: &[&str] = &[
+    "HGET p:allhashes #1",
+    "HGET p:allhashes #250",
+    "HGET p:allhashes #395",
+    "HGET p:allhashes #9999",
+    "hget p:allhashes ''",
+    "HGET p:h:a #1",
+    "HGET p:h:a #9999",
+    "HGET p:h:b #250",
+    "HGET p:h:open #400",
+    "HGET p:h:unknown #1",
+    "HGET p:allhashes",
+    "HGET p:allhashes #1 #2",
+    "HLEN p:allhashes",
+    "HLEN p:h:a",
+    "HLEN p:h:b",
+    "HLEN p:h:open",
+    "HLEN p:h:unknown",
+    "HLEN p:allhashes x",
+    "HLEN",
+    "HSCAN p:allhashes",
+    "HSCAN p:allhashes x",
+    "HSCAN p:allhashes 18446744073709551616",
+    "HSCAN p:allhashes 0 COUNT 0",
+    "HSCAN p:allhashes 0 COUNT x",
+    "HSCAN p:allhashes 0 COUNT",
+    "HSCAN p:h:a 0 MATCH",
+    "HSCAN p:h:a 0 BAD 1",
+    "HSETNX p:allhashes #1 other",
+    "HSETNX p:allhashes #5000 other",
+    "HSETNX p:allhashes #5000 again",
+    "HGET p:allhashes #5000",
+    "HLEN p:allhashes",
+    "HSETNX p:h:a #1 other",
+    "HSETNX p:h:a #6000 'a new record'",
+    "HGET p:h:a #6000",
+    "HSETNX p:h:a #6000 again",
+    "HLEN p:h:a",
+    "HSETNX p:allhashes #1",
+    "HSETNX p:h:open #6001 value",
+    "HGET p:h:open #6001",
+    "EVAL \"return redis.call('HGET', KEYS[1], ARGV[1])\" 1 p:allhashes #1",
+    "EVAL \"return redis.call('HLEN', KEYS[1])\" 1 p:h:a",
+    "MULTI",
+    "HGET p:allhashes #1",
+    "HSETNX p:allhashes #7000 c",
+    "HLEN p:h:b",
+    "EXEC",
+    "DEL p:h:a:nothing",
+    "RENAME p:nothing p:other",
+    "RENAME p:allcrawls",
+];
+
+#[test]
+fn replies_are_those_of_a_plain_index() {
+    let (_plain, mut plain) = DedupeIndex::on(Options::new().plain(), P);
+    fill(&mut plain);
+    let (server, mut packed) = index_on(served());
+    until_served(packed.wire(), "p:allhashes");
+    for resp3 in [false, true] {
+        if resp3 {
+            for c in [&mut plain, &mut packed] {
+                let hello = c.plain("HELLO 3");
+                assert!(!hello.is_error());
+            }
+        }
+        for line in CALLS {
+            let [expected, given] = [&mut plain, &mut packed].map(|c| c.plain_call(line));
+            assert_eq!(given, expected, "{line}");
+        }
+    }
+    let mut wires = [plain.wire(), packed.wire()];
+    for key in ["p:allhashes", "p:h:a", "p:h:b", "p:h:open", "p:h:unknown"] {
+        for options in [
+            &[][..],
+            &["COUNT", "1"],
+            &["COUNT", "1000"],
+            &["MATCH", "sha256:[0-9]*"],
+            &["match", "*7?", "count", "30"],
+            &["MATCH", "nothing"],
+        ] {
+            let [expected, given] = wires.each_mut().map(|c| scanned(c, key, options, || {}));
+            assert_eq!(given, expected, "{key} {options:?}");
+        }
+    }
+    // A server that knows the option gives fields only; others refuse it.
+    let [expected, given] = wires
+        .each_mut()
+        .map(|c| c.call(&["HSCAN", "p:h:b", "0", "COUNT", "500", "NOVALUES"]));
+    if expected.is_error() {
+        assert_eq!(given, expected);
+    } else {
+        let sorted = |reply: &Reply| {
+            let mut fields = reply.items()[1].texts();
+            fields.sort();
+            fields
+        };
+        assert_eq!(sorted(&given), sorted(&expected));
+    }
+    assert_eq!(packed.storage(), "packed");
+    assert_eq!(server.info_number("panics"), 0);
+}
+
+#[test]
+fn binary_fields_and_values_are_returned_byte_for_byte() {
+    let (_server, mut c) = index_on(served());
+    until_served(c.wire(), "p:allhashes");
+    let mut rng = Rng::new("binary_fields_and_values_are_returned_byte_for_byte");
+    for _ in 0..200 {
+        let bytes = |rng: &mut Rng| {
+            (0..rng.below(200))
+                .map(|_| rng.bits() as u8)
+                .collect::<Vec<u8>>()
+        };
+        let (field, crawl) = (bytes(&mut rng), bytes(&mut rng));
+        let words = [b"HSETNX", &b"p:allhashes"[..], &field, &crawl];
+        if c.wire().call(&words) == int(1) {
+            let value = c.wire().call(&[b"HGET", &b"p:allhashes"[..], &field]);
+            assert_eq!(value, bulk(&crawl));
+        }
+    }
+}
+
+#[test]
+fn scans_from_any_cursor_end_without_harm() {
+    let (server, mut c) = index_on(served());
+    until_served(c.wire(), "p:allhashes");
+    let mut rng = Rng::new("scans_from_any_cursor_end_without_harm");
+    for _ in 0..300 {
+        let cursor = (rng.bits() >> rng.below(64)).to_string();
+        for key in ["p:allhashes", "p:h:a"] {
+            ok!(c, "HSCAN", key, &cursor);
+            ok!(c, "HSCAN", key, format!("-{cursor}"));
+        }
+    }
+    assert_eq!(server.info_number("panics"), 0);
+}
+
+#[test]
+fn scan_misses_nothing_while_crawls_are_packed() {
+    for count in ["10", "100"] {
+        let (_server, mut c) = index_on(served());
+        until_served(c.wire(), "p:allhashes");
+        c.plain("CONFIG SET crawlspace.slice-us 50");
+        commit_plainly(&mut c, "theirs", 1000..4000);
+        let mut scanner = c.another();
+        let mut packing = None;
+        let mut steps = 0;
+        let found = scanned(scanner.wire(), "p:h:theirs", &["COUNT", count], || {
+            steps += 1;
+            if steps == 3 {
+                packing = Some(c.sent("PACK"));
+            }
+        });
+        assert_eq!(found.len(), 3000, "{count}");
+        assert!(!packing.expect("more than three steps").recv().is_error());
+        assert_eq!(c.plain("EXISTS p:h:theirs"), int(0));
+        let all = scanned(scanner.wire(), "p:h:theirs", &["COUNT", count], || {});
+        assert_eq!(all.len(), 3000, "{count}");
+        c.assert_consistent();
+    }
+}
+
+#[test]
+fn scan_misses_nothing_while_an_index_is_unpacked() {
+    let (_server, mut c) = index_on(served());
+    until_served(c.wire(), "p:allhashes");
+    c.committed("big", 1000..4000);
+    c.plain("CONFIG SET crawlspace.slice-us 50");
+    let mut scanner = c.another();
+    let mut steps = 0;
+    // The index is being unpacked, but is not plain yet, when the scan ends.
+    let mut unpacking = None;
+    let found = scanned(scanner.wire(), "p:h:big", &["COUNT", "1"], || {
+        steps += 1;
+        if steps == 1 {
+            unpacking = Some(c.begun("UNPACK"));
+        }
+    });
+    assert_eq!(found.len(), 3000);
+    assert!(!unpacking.expect("more than one step").recv().is_error());
+}
+
+#[test]
+fn crawls_committed_by_plain_clients_are_packed() {
+    let (server, mut c) = index_on(served());
+    until_served(c.wire(), "p:allhashes");
+    commit_plainly(&mut c, "theirs", 1000..1100);
+    until("the crawl is packed", || {
+        c.plain("EXISTS p:h:theirs") == int(0)
+    });
+    assert_eq!(c.plain("HLEN p:h:theirs"), int(100));
+    assert_eq!(c.owners([1000, 1099]), ["theirs", "theirs"]);
+    c.assert_consistent();
+    // A crawl that is visible while it runs.
+    ok!(c, "SADD", "p:allcrawls", "running");
+    let mut calls = Vec::new();
+    for n in 2000..12_100 {
+        let hash = sha256_of(n);
+        let call = |key: &str, value: &str| {
+            vec![
+                "HSETNX".into(),
+                key.to_owned(),
+                hash.clone(),
+                value.to_owned(),
+            ]
+        };
+        calls.push(call("p:h:running", "0 20260319102015000 https://e/ 1000"));
+        calls.push(call("p:allhashes", "running"));
+    }
+    for part in calls.chunks(2000) {
+        c.wire().pipeline(part.iter().cloned());
+    }
+    until("its records are packed before a minute is over", || {
+        server.until_idle();
+        let packed = ok!(c, "DEDUPE.STATS", P, "running");
+        packed.field("hashes") == int(10_100) && c.plain("EXISTS p:h:running") == int(0)
+    });
+    assert_eq!(c.owners([2000, 12_099]), ["running", "running"]);
+}
+
+#[test]
+fn setting_is_off_by_default_and_costs_nothing_then() {
+    let (server, mut c) = index_on(Options::new());
+    assert!(refusal(&mut c, "HLEN p:allhashes").starts_with("WRONGTYPE"));
+    ok!(
+        c,
+        "CONFIG",
+        "SET",
+        "crawlspace.dedupe-plain-commands",
+        "yes"
+    );
+    until_served(c.wire(), "p:allhashes");
+    assert_eq!(server.info_number("plain_commands"), 1);
+    assert_eq!(c.plain("HGET p:allhashes #1"), bulk("a"));
+    ok!(c, "CONFIG", "SET", "crawlspace.dedupe-plain-commands", "no");
+    until("the filter is gone", || {
+        c.wire().call(&["HLEN", "p:allhashes"]).is_error()
+    });
+    assert_eq!(server.info_number("plain_commands"), 0);
+    // The commands themselves work at any time.
+    assert_eq!(c.plain("DEDUPE.HGET p:allhashes #1"), bulk("a"));
+    ok!(
+        c,
+        "CONFIG",
+        "SET",
+        "crawlspace.dedupe-plain-commands",
+        "yes"
+    );
+    until_served(c.wire(), "p:allhashes");
+    c.ok("UNPACK");
+    until("no index is packed", || {
+        server.info_number("plain_commands") == 0
+    });
+    let before = runs(&server, "hget");
+    assert_eq!(c.plain("HGET p:allhashes #1"), bulk("a"));
+    assert_eq!(runs(&server, "hget"), before + 1);
+}
+
+#[test]
+fn other_keys_and_databases_stay_with_the_server() {
+    let (server, mut c) = index_on(served());
+    until_served(c.wire(), "p:allhashes");
+    c.plain("HGET p:allhashes #1");
+    let before = runs(&server, "dedupe.hget");
+    for line in [
+        "HGET h:a #1",
+        "HGET p:h:open #400",
+        "HGET p:h:a:counts totalUrls",
+        "HGET q:allhashes #1",
+        "HGET p:allcounts totalUrls",
+        "HGETALL p:h:open",
+    ] {
+        c.plain(line);
+    }
+    assert_eq!(runs(&server, "dedupe.hget"), before);
+    c.plain("SELECT 1");
+    ok!(c, "HSET", "p:allhashes", "x", "y", "z", "w");
+    assert_eq!(c.plain("HGET p:allhashes x"), bulk("y"));
+    assert_eq!(c.plain("HLEN p:allhashes"), int(2));
+    assert_eq!(c.plain("HSETNX p:allhashes v u"), int(1));
+    assert_eq!(scanned(c.wire(), "p:allhashes", &[], || {}).len(), 3);
+    ok!(c, "SET", "p:h:a", "text");
+    assert!(refusal(&mut c, "HGET p:h:a x").starts_with("WRONGTYPE"));
+    c.plain("SELECT 0");
+    assert_eq!(c.plain("HLEN p:allhashes"), int(400));
+}
+
+#[test]
+fn purge_by_plain_commands_is_refused_and_loses_nothing() {
+    let (_server, mut c) = index_on(served());
+    until_served(c.wire(), "p:allhashes");
+    let text = refusal(&mut c, "rename p:allcrawls p:to-remove-crawls");
+    assert!(text.starts_with("ERR a purge"), "{text}");
+    assert!(text.contains("crawlspace indexer --remove") && text.contains("DEDUPE.UNPACK"));
+    assert_eq!(c.owners([1, 250]), ["a", "a"]);
+    c.assert_consistent();
+    c.ok("UNPACK");
+    ok!(c, "RENAME", "p:allcrawls", "p:to-remove-crawls");
+}
+
+#[test]
+fn restart_serves_plain_commands_from_the_first_command_on() {
+    for options in [
+        served().rdb(),
+        served().aof_unsynced(false),
+        served().aof_unsynced(true),
+    ] {
+        let (mut server, mut c) = index_on(options);
+        until_served(c.wire(), "p:allhashes");
+        commit_plainly(&mut c, "theirs", 1000..1010);
+        assert_eq!(c.plain("HSETNX p:allhashes #2000 theirs"), int(1));
+        server.shutdown();
+        server.restart();
+        let mut c = server.wire();
+        until_served(&mut c, "p:allhashes");
+        let record = c.call(&["HGET".to_owned(), "p:h:a".to_owned(), sha256_of(1)]);
+        assert!(!record.is_nil(), "records");
+        assert_eq!(ok!(c, "HLEN", "p:allhashes"), int(411));
+        assert_eq!(ok!(c, "HLEN", "p:h:theirs"), int(10));
+    }
+}
+
+#[test]
+fn replica_serves_reads_and_takes_over() {
+    let (server, mut c) = DedupeIndex::on(served(), P);
+    let replica = served().replica_of(&server).start();
+    fill(&mut c);
+    c.ok("PACK");
+    until_served(c.wire(), "p:allhashes");
+    commit_plainly(&mut c, "theirs", 1000..1010);
+    server.wait_for_replica_offset(&replica);
+    let mut r = DedupeIndex::of(&replica, P);
+    until_served(r.wire(), "p:allhashes");
+    assert_eq!(r.plain("HGET p:allhashes #1"), bulk("a"));
+    assert_eq!(r.plain("HLEN p:h:theirs"), int(10));
+    assert!(refusal(&mut r, "HSETNX p:allhashes #1 x").starts_with("READONLY"));
+    assert_eq!(server.digest(), replica.digest());
+    ok!(r, "REPLICAOF", "NO", "ONE");
+    assert_eq!(r.plain("HSETNX p:allhashes #1 x"), int(0));
+    assert_eq!(r.plain("HSETNX p:allhashes #3000 theirs"), int(1));
+    assert_eq!(
+        r.plain("HSETNX p:h:theirs #3000 '0 20260319102015000 https://e/ 1000'"),
+        int(1)
+    );
+    assert_eq!(r.plain("HGET p:h:a #1"), c.plain("HGET p:h:a #1"));
+    r.assert_consistent();
+}
+
+#[test]
+fn index_is_served_where_its_slot_went() {
+    const P: &str = "{coll-42}:";
+    let cluster = Cluster::with(2, served().packed());
+    let owner = cluster.owner(P);
+    let other = cluster
+        .nodes()
+        .iter()
+        .find(|node| node.port() != owner.port());
+    let other = other.expect("two nodes");
+    let mut c = DedupeIndex::of(owner, P);
+    c.committed("a", 0..50);
+    until_served(c.wire(), "{coll-42}:allhashes");
+    assert_eq!(c.plain("HGET {coll-42}:allhashes #1"), bulk("a"));
+    cluster.move_slot(P, other);
+    let mut c = DedupeIndex::of(other, P);
+    until_served(c.wire(), "{coll-42}:allhashes");
+    assert_eq!(c.plain("HGET {coll-42}:allhashes #1"), bulk("a"));
+    assert_eq!(c.plain("HLEN {coll-42}:h:a"), int(50));
+    assert_eq!(c.plain("HSETNX {coll-42}:allhashes #60 b"), int(1));
+    let mut old = DedupeIndex::of(owner, P);
+    assert!(refusal(&mut old, "HGET {coll-42}:allhashes #1").starts_with("MOVED"));
+}
+
+#[test]
+fn permissions_are_those_of_the_renamed_command() {
+    let (server, mut c) = index_on(served());
+    until_served(c.wire(), "p:allhashes");
+    let user = |rules: &[&str]| {
+        let words = [&["ACL", "SETUSER", "u", "reset", "on", "nopass"], rules].concat();
+        server.wire().expect_ok(&words);
+        let mut wire = server.wire();
+        ok!(wire, "AUTH", "u", "x");
+        wire
+    };
+    let hash = sha256_of(1);
+    let get = |wire: &mut Wire, key: &str| wire.call(&["HGET", key, &hash]);
+    let denied = |reply: &Reply| matches!(reply, Reply::Error(text) if text.starts_with(b"NOPERM"));
+    let mut native = user(&["+hget", "~p:*"]);
+    assert!(denied(&get(&mut native, "p:allhashes")));
+    let mut both = user(&["+hget", "+dedupe.hget", "~p:allhashes"]);
+    assert_eq!(get(&mut both, "p:allhashes"), bulk("a"));
+    assert!(denied(&get(&mut both, "p:h:a")));
+    let mut reader = user(&["+dedupe.hsetnx", "%R~p:*"]);
+    let set = reader.call(&["HSETNX", "p:allhashes", "x", "y"]);
+    assert!(denied(&set), "{set:?}");
+    assert_eq!(c.plain("HGET p:allhashes x"), nil());
+}
+
+#[test]
+fn full_server_refuses_new_fields() {
+    let (_server, mut c) = index_on(served());
+    until_served(c.wire(), "p:allhashes");
+    c.plain("CONFIG SET maxmemory 1");
+    assert!(refusal(&mut c, "HSETNX p:allhashes #3000 a").starts_with("OOM"));
+    assert_eq!(c.plain("HGET p:allhashes #1"), bulk("a"));
+}
+
+#[test]
+fn watching_and_listening_clients_notice_a_new_owner() {
+    let (server, mut c) = index_on(served());
+    until_served(c.wire(), "p:allhashes");
+    ok!(c, "CONFIG", "SET", "notify-keyspace-events", "KEA");
+    let mut listener = server.wire();
+    let listening = ["SUBSCRIBE", "__keyspace@0__:p:allhashes"];
+    assert_eq!(listener.call(&listening).items()[0], bulk("subscribe"));
+    let mut watcher = server.wire();
+    ok!(watcher, "WATCH", "p:allhashes");
+    assert_eq!(c.plain("HSETNX p:allhashes #1 x"), int(0));
+    assert_eq!(c.plain("HSETNX p:allhashes #3000 x"), int(1));
+    assert_eq!(listener.recv().items()[2], bulk("hset"));
+    ok!(watcher, "MULTI");
+    ok!(watcher, "PING");
+    assert_eq!(watcher.call(&["EXEC"]), nil());
+}
+
+#[test]
+fn waiting_claim_is_answered_when_a_plain_client_stores_the_payload() {
+    let (_server, mut c) = index_on(served());
+    until_served(c.wire(), "p:allhashes");
+    ok!(c, "SADD", "p:allcrawls", "running");
+    c.ok("CLAIM open #3000 PX 3600000");
+    let mut waiting = c.blocked("CLAIM open #3000 PX 1000 BLOCK 0");
+    let record = "0 20260319102015000 https://e/ 1000";
+    ok!(c, "HSETNX", "p:h:running", sha256_of(3000), record);
+    ok!(c, "HSETNX", "p:allhashes", sha256_of(3000), "running");
+    assert_eq!(waiting.recv().items()[0], bulk("DUPE"));
+}

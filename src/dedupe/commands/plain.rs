@@ -1,0 +1,597 @@
+//! Commands of plain clients on packed indexes: `HGET`, `HSETNX`, `HLEN`, `HSCAN` and `RENAME`.
+//!
+//! With the setting `dedupe-plain-commands`, a [filter](crawlspace_host::server::filter) renames
+//! these commands while this server has a packed index, if their key may be a hash of one. The
+//! commands here then read and write the packed index, or run the server's own command.
+
+use std::ffi::CStr;
+use std::os::raw::{c_int, c_void};
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use crate::dedupe::error::Result;
+use crate::dedupe::grammar::{HGet, HLen, HScan, HSetNx, Rename};
+use crate::dedupe::index::storage::Storage;
+use crate::dedupe::keys::{META, PACKED_INDEX, RECORDS, as_purge, packed_names};
+use crate::dedupe::pack::move_to;
+use crate::dedupe::packed::Part;
+use crate::dedupe::profile::Profile;
+use crate::dedupe::stand_in::{Document, ScanOptions, ScanPosition};
+use crate::dedupe::store::{Holds, Store};
+use crawlspace_host::keyspace::{Batch, Keyspace};
+use crawlspace_host::names::Lengths;
+use crawlspace_host::server::api::{Ctx, RawCtx, RmString, context_flags, raw, rm};
+use crawlspace_host::server::clock::even_ms;
+use crawlspace_host::server::cluster;
+use crawlspace_host::server::filter::{self, Words};
+use crawlspace_host::server::guard::guarded;
+use crawlspace_host::server::instead::{Instead, InsteadCall};
+use crawlspace_host::server::keyspace::RedisKeyspace;
+use crawlspace_host::server::main_thread::MainThread;
+use crawlspace_host::server::notify::Change;
+use crawlspace_host::server::reply::{send_array, send_bulk, send_int, send_nil};
+use crawlspace_host::server::scope::{scope, visit};
+use crawlspace_host::server::turn;
+
+use super::indexes::{self, RedisIndex, with_index, with_place};
+use super::{claims, jobs, metrics, settings};
+
+/// Prefixes of packed indexes, and the databases with these indexes.
+struct Prefixes {
+    known: FxHashMap<Box<[u8]>, SmallVec<[c_int; 1]>>,
+    /// True if a timer will look for the indexes.
+    scheduled: bool,
+}
+
+static PREFIXES: MainThread<Prefixes> = MainThread::new(Prefixes {
+    known: FxHashMap::with_hasher(rustc_hash::FxBuildHasher),
+    scheduled: false,
+});
+
+/// Lengths of these prefixes.
+static LENGTHS: Lengths = Lengths::new();
+
+/// Returns the prefix of a packed index and the hash that a key may name.
+fn document<'a>(prefixes: &Prefixes, key: &'a [u8]) -> Option<(&'a [u8], Document<'a>)> {
+    let starts = LENGTHS.find(key, RECORDS);
+    Document::of_key(key, starts, |prefix| prefixes.known.contains_key(prefix))
+}
+
+/// Chooses the command that runs instead of a call, for the filter.
+fn rename(words: &Words<'_>) -> Option<&'static str> {
+    let is = |name: &[u8]| words.name().eq_ignore_ascii_case(name);
+    let name = match words.name().len() {
+        4 if words.len() == 3 && is(b"HGET") => "dedupe.hget",
+        4 if words.len() == 2 && is(b"HLEN") => "dedupe.hlen",
+        5 if words.len() >= 3 && is(b"HSCAN") => "dedupe.hscan",
+        6 if words.len() == 4 && is(b"HSETNX") => "dedupe.hsetnx",
+        6 if words.len() == 3 && is(b"RENAME") => {
+            let prefix = as_purge(words.get(1), words.get(2))?;
+            let is_packed = PREFIXES.try_borrow()?.known.contains_key(prefix);
+            return is_packed.then_some("dedupe.rename");
+        }
+        _ => return None,
+    };
+    let prefixes = PREFIXES.try_borrow()?;
+    let (prefix, document) = document(&prefixes, words.get(1))?;
+    if let Document::Records(crawl) = document {
+        let databases = prefixes.known.get(prefix)?;
+        // Records of other crawls, such as the one that a crawler is writing, are plain.
+        let may_have = |&db: &c_int| indexes::may_have_packed(db, prefix, crawl);
+        if !databases.is_empty() && !databases.iter().any(may_have) {
+            return None;
+        }
+    }
+    Some(name)
+}
+
+/// Notes that there may be a packed index with this prefix, and checks it after a time.
+fn note(prefix: &[u8], delay_ms: u64) {
+    let Some(mut prefixes) = PREFIXES.try_borrow() else {
+        return;
+    };
+    if !prefixes.known.contains_key(prefix) {
+        LENGTHS.note(prefix.len());
+        prefixes.known.insert(prefix.into(), SmallVec::new());
+        prefixes.schedule(delay_ms);
+    }
+}
+
+/// Notes the storage of an index after the module changed the index.
+pub fn note_storage(index: &RedisIndex) {
+    if index.places.packed_key().is_some() {
+        note(index.prefix(), 0);
+    } else if PREFIXES.borrow().known.contains_key(index.prefix()) {
+        check_soon();
+    }
+}
+
+/// Schedules a check of all packed indexes.
+pub fn check_soon() {
+    if let Some(mut prefixes) = PREFIXES.try_borrow() {
+        prefixes.schedule(0);
+    }
+}
+
+/// Notes a packed index whose key changed, and schedules a check after other changes.
+pub fn on_change(change: Change<'_>) {
+    match change {
+        Change::Key(_, key) => {
+            if let Some(prefix) = PACKED_INDEX.prefix_of(key) {
+                note(prefix, 0);
+                check_soon();
+            } else if let Some(prefix) = META.prefix_of(key) {
+                // On a replica, this key changes all the time.
+                note(prefix, META_MS);
+            }
+        }
+        Change::Databases(_) | Change::Everything | Change::Role => check_soon(),
+    }
+}
+
+/// Delay before the check of an index whose `crawlspace` key changed, in milliseconds.
+const META_MS: u64 = 100;
+
+impl Prefixes {
+    fn schedule(&mut self, delay_ms: u64) {
+        if !self.scheduled {
+            self.scheduled = true;
+            turn::in_ms(delay_ms, check);
+        }
+    }
+}
+
+/// Finds out which indexes are packed, and registers or unregisters the filter.
+extern "C" fn check(ctx: RawCtx, _: *mut c_void) {
+    // SAFETY: the server hands a live context to this callback, on its main thread.
+    let ctx = unsafe { Ctx::new(ctx) };
+    let _ = guarded("a timer", || {
+        let mut prefixes = PREFIXES.borrow();
+        prefixes.scheduled = false;
+        let mut found: FxHashMap<Box<[u8]>, SmallVec<[c_int; 1]>> = FxHashMap::default();
+        let mut db = 0;
+        // SAFETY: main thread, the context of a timer.
+        while !prefixes.known.is_empty() && unsafe { rm!(RedisModule_SelectDb(ctx.raw(), db)) } == 0
+        {
+            let mut keys = RedisKeyspace::new(ctx);
+            for prefix in prefixes.known.keys() {
+                if is_packed(&mut keys, prefix) {
+                    found.entry(prefix.clone()).or_default().push(db);
+                }
+            }
+            db += 1;
+        }
+        prefixes.known = found;
+        let filters = settings::PLAIN_COMMANDS.get() && !prefixes.known.is_empty();
+        let begins = filters && metrics::PLAIN_COMMANDS.get() == 0;
+        metrics::PLAIN_COMMANDS.set(filters.into());
+        let mut first_seen: Vec<(c_int, Box<[u8]>)> = Vec::new();
+        for (prefix, databases) in prefixes.known.iter().filter(|_| begins) {
+            first_seen.extend(databases.iter().map(|&db| (db, prefix.clone())));
+        }
+        drop(prefixes);
+        filter::set(ctx, filters.then_some(rename));
+        // Plain clients may have committed crawls while the setting was off.
+        for (db, prefix) in first_seen {
+            absorb_after(db, &prefix, QUIET_MS, false);
+        }
+    });
+}
+
+/// Returns true if there is a packed index with this prefix in the selected database. It may be
+/// empty, so that there is no value yet.
+fn is_packed(keys: &mut RedisKeyspace, prefix: &[u8]) -> bool {
+    let key = |name: &str| RmString::new(&[prefix, name.as_bytes()].concat());
+    let has_value = packed_names().any(|name| keys.holds(&key(name)) == Holds::Packed);
+    has_value || {
+        let meta = key(META.name(Profile::Document));
+        let storage = keys.hash_get(&meta, b"storage").ok().flatten();
+        storage.is_some_and(|storage| Storage::parse(storage.as_ref()) == Some(Storage::Packed))
+    }
+}
+
+/// Time without commits by plain clients after which the crawls that they committed are packed, in milliseconds.
+const QUIET_MS: u64 = 1000;
+/// Time after which new records of a running crawl that is committed already are packed, in milliseconds.
+const RUNNING_MS: u64 = 60_000;
+/// Number of such records that are packed at once.
+const RUNNING_RECORDS: u32 = 10_000;
+
+/// Plain records of committed crawls in packed indexes, which the module will pack.
+struct Unpacked {
+    /// By scope: the time at which the records are packed, and their number as far as it is known.
+    due: FxHashMap<Box<[u8]>, (u64, u32)>,
+    /// The time at which the next timer fires.
+    alarm: Option<u64>,
+}
+
+static UNPACKED: MainThread<Unpacked> = MainThread::new(Unpacked {
+    due: FxHashMap::with_hasher(rustc_hash::FxBuildHasher),
+    alarm: None,
+});
+
+/// Maximum number of indexes that wait for packing; others wait for their next commit.
+const MAX_WAITING: usize = 4096;
+
+/// Packs the index soon after a plain client changed which crawls are committed.
+pub fn note_commit(db: c_int, prefix: &[u8]) {
+    if settings::PLAIN_COMMANDS.get() {
+        absorb_after(db, prefix, QUIET_MS, true);
+    }
+}
+
+/// Packs the plain records of an index after a time. With `restarts`, replaces an earlier time.
+fn absorb_after(db: c_int, prefix: &[u8], delay_ms: u64, restarts: bool) {
+    let Some(mut unpacked) = UNPACKED.try_borrow() else {
+        return;
+    };
+    let at = even_ms() + delay_ms;
+    let scope = scope(db, prefix);
+    let is_full = unpacked.due.len() >= MAX_WAITING;
+    match unpacked.due.get_mut(&scope[..]) {
+        Some((due, _)) if restarts => *due = at,
+        Some((due, records)) => {
+            *records += 1;
+            if *records == RUNNING_RECORDS {
+                *due = even_ms();
+            }
+        }
+        None if is_full => return,
+        None => {
+            unpacked.due.insert(scope[..].into(), (at, 0));
+        }
+    }
+    unpacked.arrange();
+}
+
+impl Unpacked {
+    /// Sets a timer for the earliest time.
+    fn arrange(&mut self) {
+        let Some(first) = self.due.values().map(|&(due, _)| due).min() else {
+            return;
+        };
+        if self.alarm.is_none_or(|alarm| first < alarm) {
+            self.alarm = Some(first);
+            turn::in_ms(first.saturating_sub(even_ms()), absorb);
+        }
+    }
+}
+
+/// Starts packing the indexes that are due.
+extern "C" fn absorb(ctx: RawCtx, _: *mut c_void) {
+    // SAFETY: the server hands a live context to this callback, on its main thread.
+    let ctx = unsafe { Ctx::new(ctx) };
+    let _ = guarded("a timer", || {
+        let now = even_ms();
+        let mut due = Vec::new();
+        {
+            let mut unpacked = UNPACKED.borrow();
+            unpacked.alarm = None;
+            unpacked.due.retain(|scope, &mut (at, _)| {
+                let waits = at > now;
+                if !waits {
+                    due.push(scope.clone());
+                }
+                waits
+            });
+            unpacked.arrange();
+        }
+        // A replica receives the changes from its master.
+        if context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_MASTER == 0 {
+            return;
+        }
+        for scope in due {
+            visit(ctx, &scope, |(db, prefix), keys, here| {
+                let packs = with_index(db, prefix, keys, |cached, keys| {
+                    let index = &mut cached.index;
+                    Ok(index.is_packed() && !index.crawls.are_purged(keys))
+                });
+                if here.is_ok() && matches!(packs, Ok(true)) {
+                    jobs::start_packing(db, prefix, move_to(Storage::Packed));
+                }
+            });
+        }
+    });
+}
+
+/// Finds the hash of a packed index that the key of a call names.
+fn meant<'a>(key: &'a [u8]) -> Option<(&'a [u8], Document<'a>)> {
+    document(&*PREFIXES.try_borrow()?, key)
+}
+
+/// Runs `act` on a hash of a packed index. Returns `None` if the server's own command must run.
+fn on_document<'a, T>(
+    call: &InsteadCall<'a>,
+    key: &'a [u8],
+    writes: bool,
+    act: impl FnOnce(&mut RedisIndex, &mut RedisKeyspace, Document<'a>) -> Result<Option<T>>,
+) -> Option<std::result::Result<T, String>> {
+    let (prefix, document) = meant(key)?;
+    if cluster::in_cluster()
+        && let Err(error) = cluster::check(call.ctx, &RmString::new(prefix), writes)
+    {
+        return Some(Err(error));
+    }
+    let mut keys = RedisKeyspace::new(call.ctx);
+    let done = with_index(call.db(), prefix, &mut keys, |cached, keys| {
+        if cached.index.stands_in_for(keys, key, document)? {
+            act(&mut cached.index, keys, document)
+        } else {
+            Ok(None)
+        }
+    });
+    done.map_err(|error| error.to_string()).transpose()
+}
+
+/// Reads a field in the usual case: the index is not being converted, and the crawl is committed and
+/// not continued. Returns `None` in all other cases.
+fn get_shortly(ctx: Ctx, key: &[u8], field: &[u8]) -> Option<()> {
+    let (prefix, document) = meant(key)?;
+    with_place(ctx, prefix, |index, packed| {
+        if index.places.is_moving() {
+            return None;
+        }
+        let part = match document {
+            Document::Merged => (index.names().merged.as_ref() == key).then_some(Part::Owners)?,
+            Document::Records(crawl) => {
+                index.records_if_quiet(crawl)?;
+                Part::Records(crawl)
+            }
+        };
+        match packed.get(part, field) {
+            Some(value) => send_bulk(ctx, &value),
+            None if part == Part::Owners => send_nil(ctx),
+            // The crawl may have plain records, too.
+            None => return None,
+        }
+        Some(())
+    })
+}
+
+impl Instead for HGet<'static> {
+    const ORIGINAL: &'static CStr = c"HGET";
+
+    fn act(call: &InsteadCall<'_>) -> Option<std::result::Result<(), String>> {
+        let [key, field] = call.exactly()?;
+        if get_shortly(call.ctx, key, field).is_some() {
+            return Some(Ok(()));
+        }
+        let value = on_document(call, key, false, |index, keys, document| {
+            index.plain_get(keys, document, field).map(Some)
+        })?;
+        Some(value.map(|value| match value {
+            Some(value) => send_bulk(call.ctx, value.as_ref()),
+            None => send_nil(call.ctx),
+        }))
+    }
+}
+
+impl Instead for HLen {
+    const ORIGINAL: &'static CStr = c"HLEN";
+
+    fn act(call: &InsteadCall<'_>) -> Option<std::result::Result<(), String>> {
+        let [key] = call.exactly()?;
+        let len = on_document(call, key, false, |index, keys, document| {
+            index.plain_len(keys, document).map(Some)
+        })?;
+        Some(len.map(|len| send_int(call.ctx, len as i64)))
+    }
+}
+
+impl Instead for HSetNx<'static> {
+    const ORIGINAL: &'static CStr = c"HSETNX";
+
+    fn act(call: &InsteadCall<'_>) -> Option<std::result::Result<(), String>> {
+        let [key, field, value] = call.exactly()?;
+        if call.is_replicated() {
+            return None;
+        }
+        let set = on_document(call, key, true, |index, keys, document| match document {
+            Document::Merged => index.plain_own(keys, field, value).map(Some),
+            // New records of a crawl are plain until they are packed.
+            Document::Records(_) if index.is_packed_field(keys, document, field)? => {
+                Ok(Some(false))
+            }
+            Document::Records(_) => Ok(None),
+        });
+        let (prefix, document) = meant(key)?;
+        match (set, document) {
+            (Some(Ok(set)), _) => {
+                if set {
+                    call.announce(&RmString::new(key), c"hset");
+                    claims::on_change(call.ctx, Change::Key(call.db(), key));
+                }
+                send_int(call.ctx, i64::from(set));
+                Some(Ok(()))
+            }
+            (Some(Err(error)), _) => Some(Err(error)),
+            (None, Document::Records(_)) => {
+                call.run_original::<Self>();
+                if settings::PLAIN_COMMANDS.get() && is_committed(call, key) {
+                    absorb_after(call.db(), prefix, RUNNING_MS, false);
+                }
+                Some(Ok(()))
+            }
+            (None, Document::Merged) => None,
+        }
+    }
+}
+
+/// Returns true if a key names the records of a committed crawl of a packed index.
+fn is_committed(call: &InsteadCall<'_>, key: &[u8]) -> bool {
+    let is = on_document(call, key, false, |_, _, _| Ok(Some(())));
+    matches!(is, Some(Ok(())))
+}
+
+impl Instead for HScan<'static> {
+    const ORIGINAL: &'static CStr = c"HSCAN";
+
+    fn act(call: &InsteadCall<'_>) -> Option<std::result::Result<(), String>> {
+        let words: SmallVec<[&[u8]; 8]> = call.words().collect();
+        let [key, cursor, ref options @ ..] = words[..] else {
+            return None;
+        };
+        Some(
+            scan(call, key, cursor, options)?.map(|(next, found, without_values)| {
+                let per_entry = if without_values { 1 } else { 2 };
+                send_array(call.ctx, 2);
+                send_bulk(call.ctx, next.to_string().as_bytes());
+                send_array(call.ctx, found.len() * per_entry);
+                for (field, value) in found.iter() {
+                    send_bulk(call.ctx, field);
+                    if !without_values {
+                        send_bulk(call.ctx, value);
+                    }
+                }
+            }),
+        )
+    }
+}
+
+/// Returns the next cursor, the entries, and whether only their fields are wanted.
+fn scan(
+    call: &InsteadCall<'_>,
+    key: &[u8],
+    cursor: &[u8],
+    words: &[&[u8]],
+) -> Option<std::result::Result<(u64, Batch, bool), String>> {
+    let Some(first) = ScanPosition::parse(cursor) else {
+        let is_ours = on_document(call, key, false, |_, _, _| Ok(Some(())))?;
+        return Some(is_ours.and(Err("ERR invalid cursor".to_string())));
+    };
+    let options = ScanOptions::parse(words);
+    // The server itself tells whether it knows other options. Any hash serves for that.
+    let unclear = options.filter(|options| !options.without_values).is_none();
+    if unclear {
+        let meta = on_document(call, key, false, |index, _, _| {
+            Ok(Some(index.names().meta.clone()))
+        })?;
+        let all = [&[&b"0"[..]], words].concat();
+        match meta.map(|meta| call.original_error::<HScan<'_>>(&meta, &all)) {
+            Ok(None) if options.is_some() => {}
+            Ok(None) => return Some(Err("ERR syntax error".to_string())),
+            Ok(Some(error)) | Err(error) => return Some(Err(error)),
+        }
+    }
+    let options = options?;
+    let mut position = Some(first);
+    let (mut found, mut read) = (Batch::default(), 0);
+    while let Some(at) = position.filter(|_| read < options.count) {
+        let step = on_document(call, key, false, |index, keys, document| {
+            let plain = index.plain_part(keys, document);
+            let mut entries = Batch::default();
+            let next = match at {
+                ScanPosition::Packed(at) => {
+                    match index.scan_packed(keys, document, at, &mut entries)? {
+                        Some(next) => Step::At(ScanPosition::Packed(next)),
+                        None if plain.is_some_and(|(_, unpacks)| unpacks) => {
+                            Step::At(ScanPosition::PlainAgain(0))
+                        }
+                        None => Step::End,
+                    }
+                }
+                ScanPosition::Plain(_) | ScanPosition::PlainAgain(_) => match plain {
+                    Some((key, _)) => Step::Plain(key),
+                    None if matches!(at, ScanPosition::Plain(_)) => {
+                        Step::At(ScanPosition::Packed(0))
+                    }
+                    None => Step::End,
+                },
+            };
+            Ok(Some((next, entries)))
+        })?;
+        let (step, entries) = match step {
+            Ok(step) => step,
+            Err(error) => return Some(Err(error)),
+        };
+        read += entries.len() as u64;
+        for (field, value) in entries.iter().filter(|(field, _)| options.matches(field)) {
+            found.push(field, value);
+        }
+        position = match step {
+            Step::At(position) => Some(position),
+            Step::End => None,
+            Step::Plain(key) => {
+                match scan_plain(call, &key, at, &options, options.count - read, &mut found) {
+                    Ok((next, entries)) => {
+                        read += entries;
+                        next
+                    }
+                    Err(error) => return Some(Err(error)),
+                }
+            }
+        };
+    }
+    let next = position.map_or(0, ScanPosition::cursor);
+    Some(Ok((next, found, options.without_values)))
+}
+
+/// The next step of a scan.
+enum Step {
+    /// Continue at a position.
+    At(ScanPosition),
+    /// Scan this plain hash.
+    Plain(RmString),
+    /// The scan is complete.
+    End,
+}
+
+/// Scans the plain part of a hash. Returns the next position, and the number of entries read.
+fn scan_plain(
+    call: &InsteadCall<'_>,
+    key: &RmString,
+    at: ScanPosition,
+    options: &ScanOptions<'_>,
+    count: u64,
+    found: &mut Batch,
+) -> std::result::Result<(Option<ScanPosition>, u64), String> {
+    let cursor = match at {
+        ScanPosition::Plain(cursor) | ScanPosition::PlainAgain(cursor) => cursor,
+        ScanPosition::Packed(_) => return Ok((Some(at), 0)),
+    };
+    let (cursor, count) = (cursor.to_string(), count.to_string());
+    let words = [cursor.as_bytes(), b"COUNT", count.as_bytes()];
+    let (mut field, mut read) = (None::<Vec<u8>>, 0);
+    let next = call.scan_original::<HScan<'_>>(key, &words, |text| match field.take() {
+        None => field = Some(text.to_vec()),
+        Some(name) => {
+            read += 1;
+            if options.matches(&name) {
+                found.push(&name, text);
+            }
+        }
+    })?;
+    let next = match (at, next) {
+        (ScanPosition::PlainAgain(_), 0) => None,
+        (ScanPosition::PlainAgain(_), next) => Some(ScanPosition::PlainAgain(next)),
+        (_, 0) => Some(ScanPosition::Packed(0)),
+        (_, next) => Some(ScanPosition::Plain(next)),
+    };
+    Ok((next, read))
+}
+
+impl Instead for Rename<'static> {
+    const ORIGINAL: &'static CStr = c"RENAME";
+
+    fn act(call: &InsteadCall<'_>) -> Option<std::result::Result<(), String>> {
+        let [from, to] = call.exactly()?;
+        let prefix = as_purge(from, to)?;
+        if call.is_replicated() {
+            return None;
+        }
+        let mut keys = RedisKeyspace::new(call.ctx);
+        let is_packed = with_index(call.db(), prefix, &mut keys, |cached, keys| {
+            let key = cached.index.places.packed_key().cloned();
+            Ok(key.is_some_and(|key| keys.exists(&key)))
+        });
+        match is_packed {
+            Ok(true) => Some(Err(PURGE_REFUSED.to_string())),
+            Ok(false) => None,
+            Err(error) => Some(Err(error.to_string())),
+        }
+    }
+}
+
+const PURGE_REFUSED: &str = "ERR a purge by plain commands would lose the records of a packed index: \
+    remove crawls with 'crawlspace indexer --remove' or DEDUPE.REMOVE, or run DEDUPE.UNPACK first";
