@@ -101,7 +101,12 @@ impl Part {
 /// All parts in the order of the report. (Import has no pieces: all of its rows are compared with
 /// one import by the peer.)
 const PARTS: [Part; 9] = [
-    Part::new("dedupe", "D1 D2 D3 D4 D6 D7 D9", "dedupe", dedupe::measure),
+    Part::new(
+        "dedupe",
+        "D1 D2 D3 D4 D6 D7 D9 D11",
+        "dedupe",
+        dedupe::measure,
+    ),
     Part::new(
         "dedupe",
         "D5 D8 D10 packing aof",

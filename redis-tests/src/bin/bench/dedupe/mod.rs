@@ -1,4 +1,4 @@
-//! `DEDUPE.*` on plain and packed storage, compared with the documented plain commands: D1 to D10.
+//! `DEDUPE.*` on plain and packed storage, compared with the documented plain commands: D1 to D11.
 
 mod aof;
 mod bystanders;
@@ -10,6 +10,7 @@ mod jobs;
 mod lookup;
 mod memory;
 mod packing;
+mod plain;
 mod removal;
 mod scale;
 mod scene;
@@ -81,6 +82,9 @@ fn on_filled(plan: &Plan, corpus: &Corpus, hashes: u64) -> Findings {
             ("D7", &|| file::findings(&scene, &loads, hashes)),
         ]));
     }
-    found.extend(plan.findings(&[("D9", &|| bystanders::measure(plan))]));
+    found.extend(plan.findings(&[
+        ("D9", &|| bystanders::measure(plan)),
+        ("D11", &|| plain::measure(plan, &scene, corpus, hashes)),
+    ]));
     found
 }
