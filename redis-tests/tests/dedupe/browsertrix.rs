@@ -56,7 +56,7 @@ fn nothing_counts_twice_regardless_of_the_writer() {
     play("browsertrix", false);
 }
 
-/// The same programs get the same answers from a packed index.
+/// Runs the same programs on an index that is packed and unpacked.
 #[test]
 fn packed_index_serves_plain_clients() {
     play("browsertrix-packed", true);

@@ -14,7 +14,7 @@ static STORAGE: Choice = Choice::new("dedupe-storage", || {
     Storage::ALL.iter().map(|storage| storage.name()).collect()
 });
 
-/// Whether plain clients can use packed indexes.
+/// Lets plain clients use packed indexes.
 pub static PLAIN_COMMANDS: Switch = Switch::watched("dedupe-plain-commands", plain::check_soon);
 
 /// All settings of the family.
