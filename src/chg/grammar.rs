@@ -164,7 +164,7 @@ command! {
 }
 
 command! {
-    prefix "chg.space", "write deny-oom";
+    prefix "chg.space", "write deny-oom", since "0.2.0";
     /// Makes an execution remember its URLs, in a space of its own or in a shared one.
     ///
     /// O(1)
@@ -267,7 +267,7 @@ discovery!(
 );
 
 command! {
-    prefix "chg.discover", "write deny-oom";
+    prefix "chg.discover", "write deny-oom", since "0.2.0";
     /// Queues URLs that the execution does not know yet.
     ///
     /// O(N log M) where N is the number of new URLs and M the number of waiting groups and kept URIs; O(1) for a known URL
@@ -324,7 +324,7 @@ grammar! {
 }
 
 command! {
-    prefix "chg.settle", "write deny-oom";
+    prefix "chg.settle", "write deny-oom", since "0.2.0";
     /// Ends or schedules URLs by name, with or without a lease.
     ///
     /// O(N log M) where N is the number of URLs and M the number of waiting groups and kept URIs
@@ -345,7 +345,7 @@ command! {
 }
 
 command! {
-    prefix "chg.known", "readonly";
+    prefix "chg.known", "readonly", since "0.2.0";
     /// Returns the states of URLs: queued, leased, done or given up.
     ///
     /// O(N) where N is the number of URLs
@@ -369,7 +369,7 @@ impl Known<'_> {
 }
 
 command! {
-    prefix "chg.count", "readonly blocking";
+    prefix "chg.count", "readonly blocking", since "0.2.0";
     /// Returns how many URLs of an execution are queued, leased, done and given up.
     ///
     /// O(1); with GROUP O(N) where N is the number of known URLs of the space, in slices
@@ -405,7 +405,7 @@ impl Default for Forgotten<'_> {
 }
 
 command! {
-    prefix "chg.forget", "write blocking";
+    prefix "chg.forget", "write blocking", since "0.2.0";
     /// Forgets URLs, so that CHG.DISCOVER adds them again.
     ///
     /// O(N) where N is the number of URLs given; without URIS, the number of known URLs of the space, in slices
@@ -572,7 +572,7 @@ impl Release<'_> {
 }
 
 command! {
-    prefix "chg.done", "write";
+    prefix "chg.done", "write", since "0.2.0";
     /// Ends URIs of a lease, also after its group was freed.
     ///
     /// O(N log M) where N is the number of URIs of the lease and M the number of waiting groups and kept URIs
@@ -917,7 +917,7 @@ command! {
 }
 
 command! {
-    prefix "chg.pack", "write deny-oom blocking";
+    prefix "chg.pack", "write deny-oom blocking", since "0.2.0";
     /// Moves a frontier into one packed value, or makes an empty packed frontier.
     ///
     /// O(N) where N is the number of keys in the database, in slices
@@ -927,7 +927,7 @@ command! {
 }
 
 command! {
-    prefix "chg.unpack", "write deny-oom blocking";
+    prefix "chg.unpack", "write deny-oom blocking", since "0.2.0";
     /// Moves a packed frontier back into the documented keys.
     ///
     /// O(N) where N is the number of groups and URIs, in slices

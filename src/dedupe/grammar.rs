@@ -506,7 +506,7 @@ macro_rules! all {
 pub(crate) use all;
 
 command! {
-    key "dedupe.hget", "readonly fast";
+    key "dedupe.hget", "readonly fast", since "0.2.0";
     /// Returns the value of a field, as `HGET` does, also of a hash in a packed index.
     ///
     /// O(1)
@@ -516,7 +516,7 @@ command! {
 }
 
 command! {
-    key "dedupe.hsetnx", "write deny-oom fast";
+    key "dedupe.hsetnx", "write deny-oom fast", since "0.2.0";
     /// Sets a field that does not exist, as `HSETNX` does, also of a hash in a packed index.
     ///
     /// O(1)
@@ -527,7 +527,7 @@ command! {
 }
 
 command! {
-    key "dedupe.hlen", "readonly fast";
+    key "dedupe.hlen", "readonly fast", since "0.2.0";
     /// Returns the number of fields, as `HLEN` does, also of a hash in a packed index.
     ///
     /// O(1)
@@ -535,7 +535,7 @@ command! {
 }
 
 command! {
-    key "dedupe.hscan", "readonly";
+    key "dedupe.hscan", "readonly", since "0.2.0";
     /// Iterates over the fields, as `HSCAN` does, also of a hash in a packed index.
     ///
     /// O(1) for each call, O(N) for a complete iteration, where N is the number of fields
@@ -550,7 +550,7 @@ command! {
 }
 
 command! {
-    key "dedupe.rename", "write";
+    key "dedupe.rename", "write", since "0.2.0";
     /// Renames a key, as `RENAME` does, but refuses to begin a purge of a packed index.
     ///
     /// O(1)

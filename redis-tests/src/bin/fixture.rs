@@ -29,7 +29,7 @@ const GOES_ON: [(&str, &str); 3] = [
 
 fn main() {
     let folder = folder();
-    let databases = stored().len() * 2;
+    let databases = families().len() * 2;
     let server = simulated()
         .aof(false)
         .args(&["--databases", &databases.to_string()])
@@ -45,7 +45,7 @@ fn main() {
     let mut database = 0;
     let mut going_on = Vec::new();
     for half in 0..2 {
-        for family in stored() {
+        for family in families() {
             let mut wire = server.wire();
             ok!(wire, "SELECT", database);
             going_on.push(fill(&family, database, &mut wire, &mut page));
@@ -78,13 +78,6 @@ fn main() {
     println!("{}", folder.display());
 }
 
-/// Returns the families whose format later versions must load. The format of packed frontiers is not final.
-fn stored() -> Vec<Family> {
-    let mut all = families();
-    all.retain(|family| (family.name, family.storage) != ("CHG", "packed"));
-    all
-}
-
 fn folder() -> PathBuf {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
     fixtures.join(env!("CARGO_PKG_VERSION"))
@@ -93,16 +86,15 @@ fn folder() -> PathBuf {
 /// Fills a database with the data of a family and records the replies. Returns the arguments of the
 /// call of `GOES_ON`.
 fn fill(family: &Family, database: usize, wire: &mut Wire, page: &mut String) -> Vec<Vec<u8>> {
-    if !family.storage.is_empty() {
-        ok!(
-            wire,
-            "CONFIG",
-            "SET",
-            "crawlspace.dedupe-storage",
-            family.storage
-        );
+    for setting in ["crawlspace.dedupe-storage", "crawlspace.chg-storage"] {
+        if !family.storage.is_empty() {
+            ok!(wire, "CONFIG", "SET", setting, family.storage);
+        }
     }
     let state = family.fill(wire, PREFIX);
+    for line in known_urls(family) {
+        wire.expect_ok(&state.words(line));
+    }
     // A claim would expire as time passes.
     if family.name == "DEDUPE" {
         wire.expect_ok(&state.words("UNCLAIM <h30> <token>"));
@@ -114,12 +106,30 @@ fn fill(family: &Family, database: usize, wire: &mut Wire, page: &mut String) ->
     )
     .expect("text");
     let is_figures = |read: &&&str| FIGURES.iter().any(|name| read.starts_with(name));
-    for read in family.reads.iter().filter(|read| !is_figures(read)) {
+    let reads = family.reads.iter().filter(|read| !is_figures(read));
+    let of_known = known_urls(family).iter().map(|_| &KNOWN);
+    for read in reads.chain(of_known.take(1)) {
         step(wire, &state.words(read), page);
     }
     page.push_str("```\n");
     let goes_on = GOES_ON.iter().find(|(name, _)| *name == family.name);
     state.words(goes_on.expect("of each family").1)
+}
+
+/// Reads the known URLs.
+const KNOWN: &str = "KNOWN known http://k.org/ http://k.org/a b http://k.org/c";
+
+/// Returns the calls that write known URLs, which only packed frontiers have.
+fn known_urls(family: &Family) -> &'static [&'static str] {
+    if (family.name, family.storage) != ("CHG", "packed") {
+        return &[];
+    }
+    &[
+        "SPACE known TEXT YES SHARE weekly",
+        "DISCOVER known URI ITEMS 2 k.org <soon> 1 http://k.org/ k.org <soon> 1 http://k.org/a",
+        "DISCOVER known KEYPAYLOAD ITEMS 1 k.org <soon> 1 http://k.org/b b payload",
+        "SETTLE known STATUS 200 ITEMS 1 k.org http://k.org/a NEVER",
+    ]
 }
 
 /// Runs a command. Records the command and its reply in the format of the documentation.

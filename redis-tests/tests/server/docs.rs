@@ -83,6 +83,9 @@ fn every_command_has_a_page_and_every_page_a_command() {
         for part in PARTS_OF_A_PAGE {
             assert!(text.contains(part), "{page}.md has no part {part:?}");
         }
+        let docs = ok!(wire, "COMMAND", "DOCS", page).field(page);
+        let since = format!("\n**Since** {} ", docs.field("since").text());
+        assert!(text.contains(&since), "{page}.md does not say {since:?}");
     }
 }
 

@@ -60,6 +60,8 @@ pub struct Spec {
     pub name: &'static str,
     /// Command flags of the server: `readonly` or `write`, `fast`, `deny-oom`, …
     pub flags: &'static str,
+    /// The version that introduced the command.
+    pub since: &'static str,
     /// Summary in one sentence.
     pub summary: &'static str,
     /// Time complexity.
@@ -227,39 +229,46 @@ macro_rules! grammar {
     };
 }
 
-/// Declares a command: `key` or `prefix` (the kind of its first argument), its name and flags; then
-/// the struct of its arguments as in [`grammar!`](macro@crate::grammar). The first paragraph of the
+/// Declares a command: `key` or `prefix` (the kind of its first argument), its name, its flags, and
+/// the version that introduced it, if that is not 0.1.0; then the struct of its arguments as in [`grammar!`](macro@crate::grammar). The first paragraph of the
 /// struct's documentation is the summary, the second one the complexity.
 #[macro_export]
 macro_rules! command {
     (
-        $first:ident $name:literal, $flags:literal;
+        $first:ident $name:literal, $flags:literal $(, since $since:literal)?;
         #[doc = $summary:literal] #[doc = $blank:literal] #[doc = $complexity:literal]
         $vis:vis struct $type:ident<'a> $($body:tt)*
     ) => {
         $crate::grammar! { #[doc = $summary] $vis struct $type<'a> $($body)* }
         impl $crate::grammar::Described for $type<'static> {
             const SPEC: $crate::grammar::Spec =
-                $crate::command!(@spec $first $name, $flags, $summary, $complexity);
+                $crate::command!(@spec $first $name, $flags $(, since $since)?; $summary, $complexity);
             type Arguments<'a> = $type<'a>;
         }
     };
     (
-        $first:ident $name:literal, $flags:literal;
+        $first:ident $name:literal, $flags:literal $(, since $since:literal)?;
         #[doc = $summary:literal] #[doc = $blank:literal] #[doc = $complexity:literal]
         $vis:vis struct $type:ident $($body:tt)*
     ) => {
         $crate::grammar! { #[doc = $summary] $vis struct $type $($body)* }
         impl $crate::grammar::Described for $type {
             const SPEC: $crate::grammar::Spec =
-                $crate::command!(@spec $first $name, $flags, $summary, $complexity);
+                $crate::command!(@spec $first $name, $flags $(, since $since)?; $summary, $complexity);
             type Arguments<'a> = $type;
         }
     };
-    (@spec $first:ident $name:literal, $flags:literal, $summary:literal, $complexity:literal) => {
+    (@spec $first:ident $name:literal, $flags:literal; $($rest:tt)*) => {
+        $crate::command!(@spec $first $name, $flags, since "0.1.0"; $($rest)*)
+    };
+    (
+        @spec $first:ident $name:literal, $flags:literal, since $since:literal;
+        $summary:literal, $complexity:literal
+    ) => {
         $crate::grammar::Spec {
             name: $name,
             flags: $flags,
+            since: $since,
             summary: $summary.trim_ascii(),
             complexity: $complexity.trim_ascii(),
             takes_key: matches!(stringify!($first).as_bytes(), b"key"),

@@ -465,7 +465,7 @@ unsafe fn describe(
         version: &version,
         summary: texts.keep(spec.summary),
         complexity: texts.keep(spec.complexity),
-        since: texts.keep(env!("CARGO_PKG_VERSION")),
+        since: texts.keep(spec.since),
         history: ptr::null_mut(),
         tips: ptr::null(),
         arity: arity(args),
