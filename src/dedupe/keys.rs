@@ -117,7 +117,7 @@ impl Once {
     }
 
     /// Returns the names in all profiles, without duplicates.
-    fn every_name(&self) -> impl Iterator<Item = &'static str> + use<> {
+    pub(super) fn every_name(&self) -> impl Iterator<Item = &'static str> + use<> {
         let [document, browsertrix] = self.names;
         let other = (browsertrix != document).then_some(browsertrix);
         std::iter::once(document).chain(other)

@@ -20,6 +20,11 @@ pub enum Document<'a> {
 }
 
 impl<'a> Document<'a> {
+    /// Returns false if the name of a key certainly is not that of a merged index.
+    pub fn may_be_merged(key: &[u8]) -> bool {
+        key.last() == Some(&b's')
+    }
+
     /// Finds the prefix and the hash that a key may name. `is_prefix` tells whether an index with
     /// this prefix may be packed; `starts` are the positions at which names of records may begin.
     pub fn of_key(
@@ -27,8 +32,14 @@ impl<'a> Document<'a> {
         starts: impl Iterator<Item = usize>,
         is_prefix: impl Fn(&[u8]) -> bool,
     ) -> Option<(&'a [u8], Document<'a>)> {
-        if let Some(prefix) = MERGED.prefix_of(key).filter(|prefix| is_prefix(prefix)) {
+        if Document::may_be_merged(key)
+            && let Some(prefix) = MERGED.prefix_of(key).filter(|prefix| is_prefix(prefix))
+        {
             return Some((prefix, Document::Merged));
+        }
+        // Crawlers read and write counts all the time.
+        if key.ends_with(CrawlKey::Counts.around().1) {
+            return None;
         }
         for at in starts {
             let (prefix, name) = key.split_at(at);
@@ -84,6 +95,8 @@ impl<K: Store> Index<K> {
     /// Returns true if a crawl is committed, or has packed records that are not copies of the records in its plain hash.
     fn has_packed_records(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         if self.may_be_packed(ks, crawl)? {
+            // The next look-up then finds the state of the crawl in the cache.
+            self.crawls.is_uncommitted(ks, crawl)?;
             return Ok(true);
         }
         // Browsertrix canceled the crawl after its commit, or another program took it out of the sets.
@@ -334,6 +347,9 @@ mod tests {
         assert_eq!(of("p:h:a"), Some((&b"p:"[..], Document::Records(b"a"))));
         for other in ["q:allhashes", "h:a", "p:h:a:counts", "p:h:", "p:allcounts"] {
             assert_eq!(of(other), None, "{other}");
+        }
+        for name in MERGED.every_name() {
+            assert!(Document::may_be_merged(name.as_bytes()), "{name}");
         }
     }
 }

@@ -54,6 +54,10 @@ static LENGTHS: Lengths = Lengths::new();
 
 /// Returns the prefix of a packed index and the hash that a key may name.
 fn document<'a>(prefixes: &Prefixes, key: &'a [u8]) -> Option<(&'a [u8], Document<'a>)> {
+    // This runs for keys of other programs, too, so it first makes the checks that take no time.
+    if !Document::may_be_merged(key) && !LENGTHS.any(key, RECORDS) {
+        return None;
+    }
     let starts = LENGTHS.find(key, RECORDS);
     Document::of_key(key, starts, |prefix| prefixes.known.contains_key(prefix))
 }
