@@ -16,7 +16,6 @@ use crawlspace_host::{command, grammar};
 use smallvec::SmallVec;
 
 use super::add::{Adding, Response};
-use super::date::{DATE_BYTES, is_date};
 use super::digest::Digest;
 use super::error::Error;
 use super::index::claims::CLAIM_MS;
@@ -29,6 +28,7 @@ use super::sequence::{Sequence, WRITER_BYTES};
 use super::stats::{Figures, MAX_SAMPLES, Which};
 use super::urls::MAX_CAPTURES;
 use super::wacz::{FILENAME_BYTES, WACZ_HASH_BYTES};
+use crawlspace_compact::date::{DATE_BYTES, is_date};
 
 /// Maximum length of a reference, in bytes.
 const REFERENCE_BYTES: usize = 1100;

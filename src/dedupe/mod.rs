@@ -14,7 +14,6 @@ pub mod commands;
 pub mod commit;
 mod counters;
 pub mod counts;
-pub mod date;
 pub mod digest;
 pub mod earliest;
 pub mod error;

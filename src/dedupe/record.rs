@@ -6,8 +6,8 @@ use std::cmp::Ordering;
 use crawlspace_host::text::{parse_unsigned, push_number};
 use smallvec::SmallVec;
 
-use super::date::{Digits, Moment, to_digits};
 use super::profile::Profile;
+use crawlspace_compact::date::{Digits, Moment, to_digits};
 
 /// The original record that revisits refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

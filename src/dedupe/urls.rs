@@ -16,7 +16,6 @@ use std::ops::{Range, RangeInclusive};
 use crawlspace_host::keyspace::Batch;
 use crawlspace_host::reply::Reply;
 
-use super::date::Moment;
 use super::digest::Digest;
 use super::error::{Error, Result};
 use super::gather::Gather;
@@ -29,6 +28,7 @@ use super::profile::Profile;
 use super::record::{Record, Room};
 use super::store::{Store, Stored};
 use super::wacz;
+use crawlspace_compact::date::Moment;
 
 /// Number of hashes of a URL to read at a time.
 const AT_ONCE: u64 = if cfg!(test) { 2 } else { 32 };

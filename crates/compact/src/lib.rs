@@ -3,7 +3,8 @@
 //! - [`number`]: variable-length integers, and a reader for data made of them
 //! - [`envelope`]: chunks with version, length and checksum
 //! - [`digits`]: hexadecimal and base32
-//! - [`calendar`]: days and dates
+//! - [`calendar`]: days of the calendar
+//! - [`date`]: dates of records, in digits or ISO 8601
 //! - [`blocks`]: long lists that grow without copying their elements
 //! - [`keyed`]: hashes that clients cannot predict
 //! - [`limits`]: limits and defaults of the commands
@@ -17,6 +18,7 @@
 
 pub mod blocks;
 pub mod calendar;
+pub mod date;
 pub mod digits;
 pub mod envelope;
 pub mod index;

@@ -5,12 +5,12 @@ use std::ops::RangeInclusive;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::crawls::Crawls;
-use crate::dedupe::date::Moment;
 use crate::dedupe::digest::Digest;
 use crate::dedupe::error::{Error, Result};
 use crate::dedupe::keys::CrawlKey;
 use crate::dedupe::record::Record;
 use crate::dedupe::store::Store;
+use crawlspace_compact::date::Moment;
 
 /// Field of `crawlspace` with the state of the URL index.
 const FIELD: &[u8] = b"urls";

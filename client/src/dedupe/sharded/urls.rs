@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use crawlspace_compact::calendar;
+use crawlspace_compact::date::Moment;
 
 use super::Sharded;
 use crate::dedupe::{Capture, Captures, Urls};
@@ -53,7 +53,7 @@ impl<S: Steps> Sharded<S> {
             }
             for all in &mut found {
                 // The sort is stable: captures of the same moment stay in the order of the shards.
-                all.sort_by_cached_key(|capture| Reverse(moment(&capture.date)));
+                all.sort_by_cached_key(|capture| Reverse(Moment::of(&capture.date)));
                 all.truncate(limit);
             }
             index.name_files(&mut found).await?;
@@ -102,79 +102,5 @@ impl<S: Steps> Sharded<S> {
             }
             Ok(sum)
         })
-    }
-}
-
-/// Returns the seconds since 1970 of a date that the module accepts, and the digits of its fraction.
-fn moment(date: &[u8]) -> (i64, Vec<u8>) {
-    let number = |digits: &[u8]| {
-        let digits = digits.iter().filter(|byte| byte.is_ascii_digit());
-        digits.fold(0, |n, byte| n * 10 + i64::from(byte - b'0'))
-    };
-    let part = |at: std::ops::Range<usize>| number(date.get(at).unwrap_or_default());
-    let is_digits = date.iter().all(u8::is_ascii_digit);
-    let ([year, month, day, hour, minute, second], rest) = if is_digits {
-        let fields = [0..4, 4..6, 6..8, 8..10, 10..12, 12..14];
-        (fields.map(part), date.get(14..))
-    } else {
-        let fields = [0..4, 5..7, 8..10, 11..13, 14..16, 17..19];
-        (fields.map(part), date.get(19..))
-    };
-    let rest = rest.unwrap_or_default();
-    let zone = rest.iter().position(|byte| b"+-".contains(byte));
-    let (fraction, zone) = rest.split_at(zone.unwrap_or(rest.len()));
-    let fraction: Vec<u8> = fraction
-        .iter()
-        .copied()
-        .filter(u8::is_ascii_digit)
-        .collect();
-    let ahead = match zone.first() {
-        None => 0,
-        Some(sign) => {
-            let ahead = number(zone.get(1..3).unwrap_or_default()) * 60
-                + number(zone.get(3..).unwrap_or_default());
-            if *sign == b'-' { -ahead } else { ahead }
-        }
-    };
-    let minutes = calendar::days(year, month, day) * 1440 + hour * 60 + minute - ahead;
-    let kept = fraction.iter().rposition(|digit| *digit != b'0');
-    let fraction = fraction[..kept.map_or(0, |last| last + 1)].to_vec();
-    (minutes * 60 + second, fraction)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::moment;
-
-    #[test]
-    fn dates_in_all_formats_have_their_order() {
-        let in_order: [&[&[u8]]; 5] = [
-            &[
-                b"20260101000000",
-                b"2026-01-01T00:00:00Z",
-                b"2026-01-01T01:30:00+01:30",
-                b"2025-12-31T23:00:00-0100",
-            ],
-            &[
-                b"20260101000000120",
-                b"2026-01-01T00:00:00.12Z",
-                b"2026-01-01T00:00:00.120000Z",
-            ],
-            &[b"20260101000000123", b"2026-01-01T00:00:00.123Z"],
-            &[b"20260101000001", b"2026-01-01T00:00:01Z"],
-            &[b"20260228235959"],
-        ];
-        for (position, same) in in_order.iter().enumerate() {
-            for date in *same {
-                assert_eq!(moment(date), moment(same[0]), "{}", date.escape_ascii());
-                if let Some(earlier) = position.checked_sub(1) {
-                    assert!(
-                        moment(in_order[earlier][0]) < moment(date),
-                        "{}",
-                        date.escape_ascii()
-                    );
-                }
-            }
-        }
     }
 }

@@ -1,9 +1,9 @@
 //! Dates of records: 14 digits, 17 digits, or ISO 8601.
 
-pub use crawlspace_compact::limits::dedupe::DATE_BYTES;
 use smallvec::SmallVec;
 
-use crawlspace_compact::calendar;
+use crate::calendar;
+pub use crate::limits::dedupe::DATE_BYTES;
 
 /// A date of 14 or 17 digits.
 pub type Digits = SmallVec<[u8; 17]>;
