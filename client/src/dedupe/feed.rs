@@ -4,7 +4,7 @@
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-use super::{Added, Adding, Index, Sequence};
+use super::{Added, Adding, Index, Sequence, Sharded};
 use crate::{Batch, Code, Error, Pending, Server};
 
 /// Maximum number of records per call. The server processes such a call in well under a
@@ -20,9 +20,57 @@ const TRIP_BYTES: usize = 1 << 20;
 /// Number of round trips that are prepared while one is in progress.
 const AHEAD: usize = 2;
 
+/// An index whose records can be added by the calls of a [`Batch`].
+pub trait BatchAdd: Sync {
+    /// Returns the server of the index.
+    fn server(&self) -> &Server;
+
+    /// Queues the calls that add these records. Returns their pending replies.
+    fn add_in_batch(
+        &self,
+        batch: &Batch,
+        crawl: &[u8],
+        adding: &Adding<'_>,
+        added: &[Added<'_>],
+    ) -> Vec<Pending<u64>>;
+}
+
+impl BatchAdd for Index {
+    fn server(&self) -> &Server {
+        self.server()
+    }
+
+    fn add_in_batch(
+        &self,
+        batch: &Batch,
+        crawl: &[u8],
+        adding: &Adding<'_>,
+        added: &[Added<'_>],
+    ) -> Vec<Pending<u64>> {
+        vec![self.over(batch).add(crawl, adding, added)]
+    }
+}
+
+/// Queues one call for each shard that has some of the records.
+impl BatchAdd for Sharded {
+    fn server(&self) -> &Server {
+        self.server()
+    }
+
+    fn add_in_batch(
+        &self,
+        batch: &Batch,
+        crawl: &[u8],
+        adding: &Adding<'_>,
+        added: &[Added<'_>],
+    ) -> Vec<Pending<u64>> {
+        self.add_parts(batch, crawl, adding, added)
+    }
+}
+
 /// Packs records into calls. If a run is repeated, it must push the same records in the same order.
 pub struct Feed<'a> {
-    prefix: &'a [u8],
+    index: &'a dyn BatchAdd,
     crawl: &'a [u8],
     /// Prefix of the names of the sequences. Each position in a round trip has its own sequence,
     /// and the round trips are numbered. Therefore a refused call can be sent again even if later
@@ -50,6 +98,7 @@ struct Ends {
 struct Trip {
     batch: Batch,
     replies: Vec<Pending<u64>>,
+    calls: u64,
     bytes: usize,
 }
 
@@ -71,7 +120,7 @@ pub fn writer_at(writer: &str, position: u64) -> String {
 /// # Errors
 /// The error of `fill`, or the error of a call that failed.
 pub fn feed<T, E: From<Error> + From<Refused>>(
-    index: &Index,
+    index: &dyn BatchAdd,
     crawl: &[u8],
     writer: &str,
     fill: impl FnOnce(&mut Feed<'_>) -> Result<T, E>,
@@ -81,7 +130,7 @@ pub fn feed<T, E: From<Error> + From<Refused>>(
     thread::scope(|scope| {
         let sender = scope.spawn(move || send(server, &to_be_sent));
         let mut feed = Feed {
-            prefix: index.prefix(),
+            index,
             crawl,
             writer,
             number: 1,
@@ -158,8 +207,7 @@ impl Feed<'_> {
                 record
             })
             .collect();
-        let place = self.trip.replies.len() as u64;
-        let writer = writer_at(self.writer, place);
+        let writer = writer_at(self.writer, self.trip.calls);
         let sequence = Sequence {
             writer: writer.as_bytes(),
             number: self.number,
@@ -169,13 +217,14 @@ impl Feed<'_> {
             earliest: true,
             ..Adding::default()
         };
-        let index = Index::on(&self.trip.batch, self.prefix);
-        let reply = index.add(self.crawl, &adding, &added);
-        self.trip.replies.push(reply);
+        let batch = &self.trip.batch;
+        let replies = self.index.add_in_batch(batch, self.crawl, &adding, &added);
+        self.trip.replies.extend(replies);
+        self.trip.calls += 1;
         self.trip.bytes += self.bytes.len();
         self.bytes.clear();
         self.records.clear();
-        if place + 1 == CALLS || self.trip.bytes >= TRIP_BYTES {
+        if self.trip.calls == CALLS || self.trip.bytes >= TRIP_BYTES {
             self.send()?;
         }
         Ok(())
@@ -191,7 +240,7 @@ impl Feed<'_> {
         if !self.records.is_empty() {
             self.call()?;
         }
-        if !self.trip.replies.is_empty() {
+        if self.trip.calls > 0 {
             self.send()?;
         }
         Ok(())

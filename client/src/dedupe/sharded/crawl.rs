@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use super::marks::Doing;
+use super::marks::{Doing, Marks};
 use super::standing::{Standing, Standings};
 use super::{Sharded, Unfinished};
 use crate::dedupe::{Committed, Index, Removed, Retained};
@@ -90,69 +90,129 @@ impl<S: Steps> Sharded<S> {
     pub fn commit(&self, crawl: impl AsRef<[u8]>) -> S::Answer<Committed> {
         let crawl = crawl.as_ref();
         let (index, crawl) = (self.clone(), crawl.to_vec());
-        self.server()
-            .run(async move { index.commit_all(&crawl).await })
+        self.server().run(async move {
+            match index.commit_all(&[&crawl]).await?.pop() {
+                Some(committed) => committed,
+                None => unreachable!("one result per crawl"),
+            }
+        })
     }
 
-    async fn commit_all(&self, crawl: &[u8]) -> Result<Committed, Error> {
+    /// Commits these crawls in this order, each as [`commit`](Sharded::commit) does, in as many round
+    /// trips as one crawl. Returns the result of each crawl.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// for committed in index.commit_each(&[b"crawl-1", b"crawl-2"])? {
+    ///     println!("{} payloads that the index did not have", committed?.new);
+    /// }
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Fails if a server cannot be reached. Some of the crawls may be committed, or committed in some
+    /// shards only: commit them again.
+    pub fn commit_each(&self, crawls: &[&[u8]]) -> S::Answer<Vec<Result<Committed, Error>>> {
+        let (index, crawls) = (self.clone(), owned(crawls));
+        self.server().run(async move {
+            let crawls: Vec<&[u8]> = crawls.iter().map(Vec::as_slice).collect();
+            index.commit_all(&crawls).await
+        })
+    }
+
+    async fn commit_all(&self, crawls: &[&[u8]]) -> Result<Vec<Result<Committed, Error>>, Error> {
         let marks = self.server().step(self.marks_call()).await?;
-        marks.refuse("DEDUPE.COMMIT", crawl, &[Doing::Cancel, Doing::Remove])?;
-        let run = self.enter_marks(Doing::Commit, &[crawl]).await?;
+        let refused = |crawl: &&[u8]| {
+            let refused = marks.refuse("DEDUPE.COMMIT", crawl, &[Doing::Cancel, Doing::Remove]);
+            refused.map(|()| Committed::default())
+        };
+        let mut sums: Vec<Result<Committed, Error>> = crawls.iter().map(refused).collect();
+        let those = |sums: &[Result<Committed, Error>]| {
+            let zipped = crawls.iter().zip(sums).enumerate();
+            let left = zipped.filter(|(_, (_, sum))| sum.is_ok());
+            left.map(|(at, (crawl, _))| (at, *crawl))
+                .collect::<Vec<_>>()
+        };
+        let left = those(&sums);
+        if left.is_empty() {
+            return Ok(sums);
+        }
+        let marked: Vec<&[u8]> = left.iter().map(|(_, crawl)| *crawl).collect();
+        let run = self.enter_marks(Doing::Commit, &marked).await?;
 
         let batch = Batch::new();
-        let others: Vec<Pending<Committed>> = self.shards()[1..]
-            .iter()
-            .map(|shard| shard.over(&batch).commit(crawl))
-            .collect();
+        let mut others = Vec::new();
+        for shard in &self.shards()[1..] {
+            let shard = shard.over(&batch);
+            others.extend(left.iter().map(|&(at, crawl)| (at, shard.commit(crawl))));
+        }
         let sent = self.server().step_batch(&batch).await;
-        let mut sum = Committed::default();
-        let (mut some, mut failed) = (false, sent.err());
-        for other in others {
+        let mut counts = vec![None; crawls.len()];
+        for (at, other) in others {
             match other.take() {
                 Ok(committed) => {
-                    some = true;
-                    sum = sum.plus(committed);
+                    let sum: Committed = counts[at].unwrap_or_default();
+                    counts[at] = Some(sum.plus(committed));
                 }
                 Err(error) if error.code() == Some(Code::NoCrawl) => {}
-                Err(error) => failed = failed.or(Some(error)),
+                Err(error) if sums[at].is_ok() => sums[at] = Err(error),
+                Err(_) => {}
             }
         }
-        if sum != Committed::default() {
-            match self.note(&run, sum).await {
-                Err(error) if failed.is_none() => return Err(error),
-                _ => {}
+        let counted = crawls.iter().zip(&counts);
+        let counted = counted.filter_map(|(crawl, sum)| Some((*crawl, (*sum)?)));
+        let counted: Vec<_> = counted
+            .filter(|(_, sum)| *sum != Committed::default())
+            .collect();
+        let noted = self.note(&run, &counted).await;
+        sent?;
+        noted?;
+        // If no shard has committed any records of a crawl, there is nothing to finish.
+        let none = left.iter().filter(|(at, _)| {
+            let failed = sums[*at].as_ref().err();
+            counts[*at].is_none() && failed.is_some_and(|error| !error.is_connection())
+        });
+        let none: Vec<&[u8]> = none.map(|(_, crawl)| *crawl).collect();
+        self.end(&run, &none, &Marks::default()).await?;
+
+        let left = those(&sums);
+        let batch = Batch::new();
+        let home = self.home().over(&batch);
+        let at_home: Vec<_> = left.iter().map(|(_, crawl)| home.commit(crawl)).collect();
+        self.server().step_batch(&batch).await?;
+        let mut done = Vec::new();
+        for ((at, crawl), at_home) in left.into_iter().zip(at_home) {
+            let at_home = match at_home.take() {
+                // The crawl has no records in the home shard and no WACZ files.
+                Err(error) if error.code() == Some(Code::NoCrawl) => {
+                    self.commit_unknown_at_home(crawl, error).await
+                }
+                at_home => at_home,
+            };
+            let is_nowhere = |error: &Error| error.code() == Some(Code::NoCrawl);
+            if at_home.as_ref().map_or_else(is_nowhere, |_| true) {
+                done.push(crawl);
             }
+            let earlier = marks.of(crawl).map(|mark| mark.committed);
+            let earlier = earlier.fold(counts[at].unwrap_or_default(), Committed::plus);
+            sums[at] = at_home.map(|at_home| earlier.plus(at_home));
         }
-        if let Some(error) = failed {
-            // If no shard has committed any records, there is nothing to finish.
-            if !some && !error.is_connection() {
-                self.end(run, [].into_iter()).await?;
-            }
+        self.end(&run, &done, &marks).await?;
+        Ok(sums)
+    }
+
+    /// Commits a crawl of which the home shard has no records, if other shards have some. Otherwise,
+    /// returns the error.
+    async fn commit_unknown_at_home(&self, crawl: &[u8], error: Error) -> Result<Committed, Error> {
+        let (standing, _) = self.standing(crawl).await?;
+        if !standing.others().iter().any(|other| other.committed) {
             return Err(error);
         }
-
-        let at_home = match self
-            .server()
+        self.enter(crawl).await?;
+        self.server()
             .step(self.home().over(&Unsent).commit(crawl))
             .await
-        {
-            // The crawl has no records in the home shard and no WACZ files.
-            Err(error) if error.code() == Some(Code::NoCrawl) => {
-                let (standing, _) = self.standing(crawl).await?;
-                if !standing.others().iter().any(|other| other.committed) {
-                    self.end(run, marks.of(crawl)).await?;
-                    return Err(error);
-                }
-                self.enter(crawl).await?;
-                self.server()
-                    .step(self.home().over(&Unsent).commit(crawl))
-                    .await?
-            }
-            at_home => at_home?,
-        };
-        self.end(run, marks.of(crawl)).await?;
-        let earlier = marks.of(crawl).map(|mark| mark.committed);
-        Ok(earlier.fold(sum.plus(at_home), Committed::plus))
     }
 
     /// Registers a crawl in the home shard if only other shards know it.
@@ -212,12 +272,12 @@ impl<S: Steps> Sharded<S> {
         match gone {
             // The crawl had no uncommitted records.
             Err(error) if error.code() == Some(Code::Committed) => {
-                self.end(run, marks.of(crawl)).await?;
+                self.end(&run, &[crawl], &marks).await?;
                 Err(error)
             }
             gone => {
                 let gone = gone?;
-                self.end(run, marks.of(crawl)).await?;
+                self.end(&run, &[crawl], &marks).await?;
                 Ok(gone)
             }
         }
@@ -293,9 +353,7 @@ impl<S: Steps> Sharded<S> {
         }
         let run = self.enter_marks(Doing::Remove, crawls).await?;
         let gone = self.take_away(crawls).await?;
-        let left = marks.0.iter();
-        let left = left.filter(|mark| crawls.contains(&&mark.crawl[..]));
-        self.end(run, left).await?;
+        self.end(&run, crawls, &marks).await?;
         Ok(Removed {
             crawls: crawls.len() as u64,
             dropped: gone.removed.dropped,

@@ -42,9 +42,31 @@ impl<S: Steps> Sharded<S> {
     /// # Errors
     /// The errors of [`Index::stats`].
     pub fn stats(&self) -> S::Answer<Stats> {
+        self.sum_of_stats(|shard| shard.stats())
+    }
+
+    /// Returns the sums of [`Index::sampled_stats`] over all shards, as [`stats`](Sharded::stats) does.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// println!("{} bytes, more or less", index.sampled_stats(8)?.memory);
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`Index::sampled_stats`].
+    pub fn sampled_stats(&self, samples: u32) -> S::Answer<Stats> {
+        self.sum_of_stats(move |shard| shard.sampled_stats(samples))
+    }
+
+    fn sum_of_stats(
+        &self,
+        ask: impl Fn(Index<Batch>) -> Pending<Stats> + Send + 'static,
+    ) -> S::Answer<Stats> {
         let index = self.clone();
         self.server().run(async move {
-            let shards = index.all(|shard| shard.stats()).await?;
+            let shards = index.all(ask).await?;
             let storages: Vec<_> = shards.iter().map(|stats| stats.storage).collect();
             let mut shards = shards.into_iter();
             let uncommitted = index.members(b"uncommittedcrawls").await?;

@@ -134,10 +134,19 @@ impl Marks {
     }
 }
 
-/// The marks of one run.
+/// A run of an operation on one or more crawls, with a mark for each crawl.
 pub(super) struct Run {
-    fields: Vec<Vec<u8>>,
+    doing: Doing,
+    number: u64,
     since: u64,
+}
+
+impl Run {
+    /// Returns the field of the mark of a crawl.
+    fn field(&self, crawl: &[u8]) -> Vec<u8> {
+        let begin = format!("{} {:016x} ", self.doing.word(), self.number);
+        [begin.as_bytes(), crawl].concat()
+    }
 }
 
 impl<S: Steps> Sharded<S> {
@@ -152,44 +161,55 @@ impl<S: Steps> Sharded<S> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let since = since.map_or(0, |since| since.as_secs());
         let number = RandomState::new().hash_one(since);
-        let field = |crawl: &&[u8]| {
-            let mut field = format!("{} {number:016x} ", doing.word()).into_bytes();
-            field.extend_from_slice(crawl);
-            field
+        let run = Run {
+            doing,
+            number,
+            since,
         };
-        let fields: Vec<_> = crawls.iter().map(field).collect();
         let mut set = redis::cmd("HSET");
         set.arg(self.home().key(KEY));
-        for field in &fields {
-            set.arg(field).arg(since);
+        for crawl in crawls {
+            set.arg(run.field(crawl)).arg(since);
         }
         let set = Call::<u64>::new(set).repeatable();
         self.server().step(set).await?;
-        Ok(Run { fields, since })
+        Ok(run)
     }
 
-    /// Adds the counts that the other shards have reported to the mark. If this run is interrupted,
-    /// the next run reports them.
-    pub(super) async fn note(&self, run: &Run, committed: Committed) -> Result<(), Error> {
-        let value = format!("{} {} {}", run.since, committed.new, committed.known);
+    /// Adds the counts that the other shards have reported to the marks of the crawls. If this run is
+    /// interrupted, the next run reports them.
+    pub(super) async fn note(&self, run: &Run, counts: &[(&[u8], Committed)]) -> Result<(), Error> {
+        if counts.is_empty() {
+            return Ok(());
+        }
         let mut set = redis::cmd("HSET");
         set.arg(self.home().key(KEY));
-        for field in &run.fields {
-            set.arg(field).arg(&value);
+        for (crawl, Committed { new, known }) in counts {
+            set.arg(run.field(crawl));
+            set.arg(format!("{} {new} {known}", run.since));
         }
         let set = Call::<u64>::new(set).repeatable();
         self.server().step(set).await.map(drop)
     }
 
-    /// Removes the marks of a completed run, and those of earlier interrupted runs.
-    pub(super) async fn end<'a>(
+    /// Removes the marks of completed operations on these crawls: those of this run, and those of
+    /// earlier interrupted runs.
+    pub(super) async fn end(
         &self,
-        run: Run,
-        left: impl Iterator<Item = &'a Unfinished>,
+        run: &Run,
+        crawls: &[&[u8]],
+        earlier: &Marks,
     ) -> Result<(), Error> {
+        if crawls.is_empty() {
+            return Ok(());
+        }
         let mut delete = redis::cmd("HDEL");
-        delete.arg(self.home().key(KEY)).arg(run.fields);
-        for mark in left {
+        delete.arg(self.home().key(KEY));
+        for crawl in crawls {
+            delete.arg(run.field(crawl));
+        }
+        let left = earlier.0.iter();
+        for mark in left.filter(|mark| crawls.contains(&&mark.crawl[..])) {
             delete.arg(&mark.field[..]);
         }
         let delete = Call::<u64>::new(delete).repeatable();

@@ -166,7 +166,8 @@ impl<S: Steps> Sharded<S> {
         self.sum(batch, parts)
     }
 
-    fn add_parts(
+    /// Queues a call with the same sequence for each shard that has some of the records.
+    pub(in crate::dedupe) fn add_parts(
         &self,
         batch: &Batch,
         crawl: &[u8],
@@ -200,21 +201,39 @@ impl<S: Steps> Sharded<S> {
     ) -> S::Answer<u64> {
         let crawl = crawl.as_ref();
         let batch = Batch::new();
-        let parts = self.revisit_parts(&batch, crawl, revisiting, revisited);
-        self.sum(batch, parts)
+        let parts = self.revisit_in_batch(&batch, crawl, revisiting, revisited);
+        self.sum(batch, parts.into_iter().map(|(_, count)| count).collect())
     }
 
-    fn revisit_parts(
+    /// Queues a call with the same sequence for each shard that has some of the revisits. Returns the
+    /// positions of the revisits of each call, and its pending reply.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::{dedupe::*, Batch, Code};
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// # let revisited = [];
+    /// let batch = Batch::new();
+    /// let sequence = Some(Sequence { writer: b"worker-3", number: 1 });
+    /// let revisiting = Revisiting { sequence, ..Revisiting::default() };
+    /// let parts = index.revisit_in_batch(&batch, b"crawl-2", &revisiting, &revisited);
+    /// batch.send(index.server())?;
+    /// for (positions, reply) in parts {
+    ///     if reply.take().is_err_and(|error| error.code() == Some(Code::NoHash)) {
+    ///         println!("one of the revisits {positions:?} has no original");
+    ///     }
+    /// }
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    pub fn revisit_in_batch(
         &self,
         batch: &Batch,
         crawl: &[u8],
         revisiting: &Revisiting<'_>,
         revisited: &[Revisited<'_>],
-    ) -> Vec<Pending<u64>> {
+    ) -> Vec<(Vec<usize>, Pending<u64>)> {
         let revisit =
             |shard: Index<Batch>, part: &[Revisited<'_>]| shard.revisit(crawl, revisiting, part);
-        let parts = self.ask_parts(batch, revisited, |one| one.hash, revisit);
-        parts.into_iter().map(|(_, count)| count).collect()
+        self.ask_parts(batch, revisited, |one| one.hash, revisit)
     }
 
     fn sum(&self, batch: Batch, parts: Vec<Pending<u64>>) -> S::Answer<u64> {
@@ -253,10 +272,9 @@ impl<S: Steps> Sharded<S> {
         let crawl = crawl.as_ref();
         let batch = Batch::new();
         let mut parts = sequence.adding(|adding| self.add_parts(&batch, crawl, adding, added));
-        parts.extend(
-            sequence
-                .revisiting(|revisiting| self.revisit_parts(&batch, crawl, revisiting, revisited)),
-        );
+        let revisits = sequence
+            .revisiting(|revisiting| self.revisit_in_batch(&batch, crawl, revisiting, revisited));
+        parts.extend(revisits.into_iter().map(|(_, count)| count));
         written(self.server(), batch, parts)
     }
 
