@@ -10,7 +10,7 @@ use super::marks::{Doing, Marks};
 use super::standing::{Standing, Standings};
 use super::{Sharded, Unfinished};
 use crate::dedupe::{Committed, Index, Removed, Retained};
-use crate::server::{Batch, Call, Code, Error, Pending, Steps, Unsent};
+use crate::server::{Ask, Batch, Call, Code, Error, Pending, Steps, Unsent};
 
 /// Maximum number of rounds of a removal. Each round checks for remaining data, because other
 /// clients may write to the crawl at the same time.
@@ -91,15 +91,18 @@ impl<S: Steps> Sharded<S> {
         let crawl = crawl.as_ref();
         let (index, crawl) = (self.clone(), crawl.to_vec());
         self.server().run(async move {
-            match index.commit_all(&[&crawl]).await?.pop() {
+            match index.commit_all(&[&crawl], Where::AllShards).await?.pop() {
                 Some(committed) => committed,
                 None => unreachable!("one result per crawl"),
             }
         })
     }
 
-    /// Commits these crawls in this order, each as [`commit`](Sharded::commit) does, in as many round
-    /// trips as one crawl. Returns the result of each crawl.
+    /// Commits these crawls in this order, each as [`commit`](Sharded::commit) does, in few round trips.
+    /// Returns the result of each crawl.
+    ///
+    /// Besides the home shard, only the shards that list a crawl as uncommitted get a command. So this
+    /// call does not find records that plain clients added to a shard without listing the crawl.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -117,11 +120,15 @@ impl<S: Steps> Sharded<S> {
         let (index, crawls) = (self.clone(), owned(crawls));
         self.server().run(async move {
             let crawls: Vec<&[u8]> = crawls.iter().map(Vec::as_slice).collect();
-            index.commit_all(&crawls).await
+            index.commit_all(&crawls, Where::Uncommitted).await
         })
     }
 
-    async fn commit_all(&self, crawls: &[&[u8]]) -> Result<Vec<Result<Committed, Error>>, Error> {
+    async fn commit_all(
+        &self,
+        crawls: &[&[u8]],
+        shards: Where,
+    ) -> Result<Vec<Result<Committed, Error>>, Error> {
         let marks = self.server().step(self.marks_call()).await?;
         let refused = |crawl: &&[u8]| {
             let refused = marks.refuse("DEDUPE.COMMIT", crawl, &[Doing::Cancel, Doing::Remove]);
@@ -141,11 +148,16 @@ impl<S: Steps> Sharded<S> {
         let marked: Vec<&[u8]> = left.iter().map(|(_, crawl)| *crawl).collect();
         let run = self.enter_marks(Doing::Commit, &marked).await?;
 
+        let has_crawl = self.have(&marked, shards).await?;
         let batch = Batch::new();
         let mut others = Vec::new();
-        for shard in &self.shards()[1..] {
+        for (shard, has_crawl) in self.shards()[1..].iter().zip(has_crawl) {
             let shard = shard.over(&batch);
-            others.extend(left.iter().map(|&(at, crawl)| (at, shard.commit(crawl))));
+            for (&(at, crawl), has_crawl) in left.iter().zip(has_crawl) {
+                if has_crawl {
+                    others.push((at, shard.commit(crawl)));
+                }
+            }
         }
         let sent = self.server().step_batch(&batch).await;
         let mut counts = vec![None; crawls.len()];
@@ -200,6 +212,25 @@ impl<S: Steps> Sharded<S> {
         }
         self.end(&run, &done, &marks).await?;
         Ok(sums)
+    }
+
+    /// Returns for each shard except the home shard which of these crawls it must commit.
+    async fn have(&self, crawls: &[&[u8]], shards: Where) -> Result<Vec<Vec<bool>>, Error> {
+        let others = &self.shards()[1..];
+        if let Where::AllShards = shards {
+            return Ok(vec![vec![true; crawls.len()]; others.len()]);
+        }
+        let batch = Batch::new();
+        let asked: Vec<Pending<Vec<bool>>> = others
+            .iter()
+            .map(|shard| {
+                let mut members = redis::cmd("SMISMEMBER");
+                members.arg(shard.key(b"uncommittedcrawls")).arg(crawls);
+                batch.ask(Call::new(members).repeatable())
+            })
+            .collect();
+        self.server().step_batch(&batch).await?;
+        asked.into_iter().map(Pending::take).collect()
     }
 
     /// Commits a crawl of which the home shard has no records, if other shards have some. Otherwise,
@@ -507,6 +538,14 @@ impl<S: Steps> Sharded<S> {
     pub fn unfinished(&self) -> S::Answer<Vec<Unfinished>> {
         self.server().ask(self.marks_call().map(|marks| marks.0))
     }
+}
+
+/// Shards that get the commit of a crawl.
+#[derive(Clone, Copy)]
+enum Where {
+    AllShards,
+    /// The home shard, and the shards that list the crawl as uncommitted.
+    Uncommitted,
 }
 
 /// Totals of a removal so far.

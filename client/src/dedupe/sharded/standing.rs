@@ -56,38 +56,46 @@ impl Standings {
     }
 }
 
-/// Pending replies about a crawl in one shard.
+/// Pending replies about some crawls in one shard.
 struct StandingCalls {
-    committed: Pending<bool>,
-    uncommitted: Pending<bool>,
-    removing: Pending<Option<Vec<u8>>>,
+    committed: Pending<Vec<bool>>,
+    uncommitted: Pending<Vec<bool>>,
+    removing: Pending<Vec<Option<Vec<u8>>>>,
 }
 
 impl StandingCalls {
-    fn of(shard: &Index<Batch>, crawl: &[u8]) -> StandingCalls {
-        let member = |set: &[u8]| {
-            let mut member = redis::cmd("SISMEMBER");
-            member.arg(shard.key(set)).arg(crawl);
-            shard.server().ask(Call::new(member).repeatable())
+    fn of(shard: &Index<Batch>, crawls: &[&[u8]]) -> StandingCalls {
+        let command = |name: &str, key: &[u8]| {
+            let mut command = redis::cmd(name);
+            command.arg(shard.key(key)).arg(crawls);
+            command
         };
-        let mut removing = redis::cmd("HGET");
-        removing.arg(shard.key(b"removing")).arg(crawl);
+        let are_in = |set: &[u8]| {
+            let members = Call::new(command("SMISMEMBER", set));
+            shard.server().ask(members.repeatable())
+        };
+        let removing = Call::new(command("HMGET", b"removing"));
         StandingCalls {
-            committed: member(b"allcrawls"),
-            uncommitted: member(b"uncommittedcrawls"),
-            removing: shard.server().ask(Call::new(removing).repeatable()),
+            committed: are_in(b"allcrawls"),
+            uncommitted: are_in(b"uncommittedcrawls"),
+            removing: shard.server().ask(removing.repeatable()),
         }
     }
 
-    fn take(self) -> Result<Standing, Error> {
-        let removing = self.removing.take()?;
+    /// Returns the states of the crawls.
+    fn take(self) -> Result<impl Iterator<Item = Standing>, Error> {
+        let sets = self.committed.take()?.into_iter();
+        let sets = sets.zip(self.uncommitted.take()?);
+        let all = sets.zip(self.removing.take()?);
         let canceling = |state: &Vec<u8>| state.starts_with(b"cancel ");
-        Ok(Standing {
-            committed: self.committed.take()?,
-            uncommitted: self.uncommitted.take()?,
-            removing: removing.as_ref().is_some_and(|state| !canceling(state)),
-            canceling: removing.as_ref().is_some_and(canceling),
-        })
+        Ok(
+            all.map(move |((committed, uncommitted), removing)| Standing {
+                committed,
+                uncommitted,
+                removing: removing.as_ref().is_some_and(|state| !canceling(state)),
+                canceling: removing.as_ref().is_some_and(canceling),
+            }),
+        )
     }
 }
 
@@ -107,20 +115,16 @@ impl<S: Steps> Sharded<S> {
 
     async fn standings_of(&self, crawls: &[&[u8]]) -> Result<Vec<Standings>, Error> {
         let batch = Batch::new();
-        let asked: Vec<Vec<StandingCalls>> = crawls
-            .iter()
-            .map(|crawl| {
-                let shards = self.shards().iter();
-                shards
-                    .map(|shard| StandingCalls::of(&shard.over(&batch), crawl))
-                    .collect()
-            })
+        let shards = self.shards().iter();
+        let asked: Vec<StandingCalls> = shards
+            .map(|shard| StandingCalls::of(&shard.over(&batch), crawls))
             .collect();
         self.server().step_batch(&batch).await?;
-        let mut standings = Vec::with_capacity(asked.len());
-        for of_crawl in asked {
-            let of_crawl: Result<_, _> = of_crawl.into_iter().map(StandingCalls::take).collect();
-            standings.push(Standings(of_crawl?));
+        let mut standings = vec![Standings(Vec::new()); crawls.len()];
+        for of_shard in asked {
+            for (crawl, standing) in standings.iter_mut().zip(of_shard.take()?) {
+                crawl.0.push(standing);
+            }
         }
         Ok(standings)
     }
