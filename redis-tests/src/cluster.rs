@@ -1,6 +1,7 @@
 //! A cluster of several servers on loopback.
 
 use std::ops::RangeInclusive;
+use std::time::{Duration, Instant};
 
 use crate::ok;
 use crate::server::{Options, Server};
@@ -238,6 +239,50 @@ impl Cluster {
     pub fn move_slot(&self, key: impl AsRef<[u8]>, to: &Server) {
         self.begin_move(key.as_ref(), to);
         self.finish_move(key, to);
+    }
+
+    /// Starts a replica of a node, and waits until it has the data of the node.
+    pub fn replica_of(&self, node: &Server) -> Server {
+        let options = Options::new().cluster_enabled();
+        let replica = options
+            .args(&["--cluster-announce-ip", "127.0.0.1"])
+            .start();
+        let mut c = replica.wire();
+        let first = &self.nodes[0];
+        let bus = ok!(first.wire(), "CONFIG", "GET", "cluster-port").pairs()[0]
+            .1
+            .text();
+        ok!(c, "CLUSTER", "MEET", "127.0.0.1", first.port(), bus);
+        let master = id(node);
+        until("the replica knows its master", || {
+            !c.call(&["CLUSTER", "REPLICATE", &master]).is_error()
+        });
+        until("all nodes know the replica", || {
+            let knows = |one: &Server| {
+                let replicas = ok!(one.wire(), "CLUSTER", "REPLICAS", &master);
+                !replicas.items().is_empty()
+            };
+            self.nodes.iter().all(knows)
+        });
+        until("the replica is connected", || {
+            ok!(c, "INFO", "replication")
+                .text()
+                .contains("master_link_status:up")
+        });
+        replica
+    }
+
+    /// Makes a replica the master of its slots, without loss of writes.
+    pub fn fail_over_to(&self, replica: &Server) {
+        let (mut c, mut asked) = (replica.wire(), None::<Instant>);
+        until("the replica is the master", || {
+            // A failover that takes longer than five seconds is aborted.
+            if asked.is_none_or(|asked| asked.elapsed() > Duration::from_secs(6)) {
+                asked = Some(Instant::now());
+                c.call(&["CLUSTER", "FAILOVER"]);
+            }
+            ok!(c, "ROLE").items()[0].text() == "master"
+        });
     }
 }
 

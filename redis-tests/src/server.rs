@@ -1,5 +1,6 @@
 //! A running server in its own directory.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::net::TcpListener;
@@ -303,6 +304,18 @@ impl Server {
             self.info_number("aof_rewrite_in_progress") == 0
                 && self.info_number("aof_rewrite_scheduled") == 0
         });
+    }
+
+    /// Returns the number of calls of each command since `CONFIG RESETSTAT`, including calls by scripts and by the
+    /// module.
+    pub fn calls(&self) -> BTreeMap<String, u64> {
+        let stats = self.wire().expect_ok(&["INFO", "commandstats"]).text();
+        let calls = |line: &str| {
+            let (name, figures) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+            let calls = figures.split(',').next()?.parse().ok()?;
+            Some((name.to_owned(), calls))
+        };
+        stats.lines().filter_map(calls).collect()
     }
 
     /// Waits until this many clients are blocked.

@@ -213,7 +213,7 @@ fn small_crawls(plan: &Plan, found: &mut Findings) {
         let (server, run) = import(&collection, 1, &[]);
         times.push(1e3 * run.seconds * run.server / files as f64);
         seconds.push(run.seconds);
-        let calls = calls(&server);
+        let calls = server.calls();
         let of_the_module = |name: &str| ["sismember", "sadd", "srem", "lset"].contains(&name);
         let of = |which: &dyn Fn(&str) -> bool| {
             let some = calls.iter().filter(|(name, _)| which(name));
@@ -230,17 +230,6 @@ fn small_crawls(plan: &Plan, found: &mut Findings) {
     }
     note!(*found, "small.md"; files = grouped(files), captures = SMALL, all = all, sent = sent,
         seconds = seconds.shown(time));
-}
-
-/// Returns the number of calls of each command, including calls by scripts and the module.
-fn calls(server: &Server) -> Vec<(String, u64)> {
-    let stats = ok!(server.wire(), "INFO", "commandstats").text();
-    let calls = |line: &str| {
-        let (name, figures) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
-        let calls = figures.split(',').next()?.parse().ok()?;
-        Some((name.to_owned(), calls))
-    };
-    stats.lines().filter_map(calls).collect()
 }
 
 fn rows(
