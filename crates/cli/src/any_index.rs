@@ -1,10 +1,11 @@
 //! A dedupe index under one prefix, or spread over many.
 
+use crawlspace_client::dedupe::feed::BatchAdd;
 use crawlspace_client::dedupe::{
-    Added, Check, Committed, Crawl, CrawlStats, Dependent, Index, Listed, Located, Moved, Of,
-    Original, Profile, Removed, Required, Retained, Revisited, Sequence, Sharded, Stats,
+    Added, Adding, Check, Committed, Crawl, CrawlStats, Dependent, Index, Listed, Located, Moved,
+    Of, Original, Profile, Removed, Required, Retained, Revisited, Sequence, Sharded, Stats,
 };
-use crawlspace_client::{Error, Server};
+use crawlspace_client::{Batch, Error, Pending, Server};
 
 /// An index of either kind, with the calls that both have.
 #[derive(Clone, Debug)]
@@ -37,6 +38,7 @@ macro_rules! calls {
 
 calls! {
     stats() -> Stats;
+    sampled_stats(samples: u32) -> Stats;
     crawl_stats(crawl: &[u8]) -> CrawlStats;
     crawls(listed: Option<Listed>) -> Vec<Crawl>;
     lookup(crawl: Option<&[u8]>, hashes: &[&[u8]]) -> Vec<Option<Original>>;
@@ -56,23 +58,92 @@ calls! {
     unpack() -> Moved;
 }
 
-impl AnyIndex {
-    /// Opens the sharded index with this name. Creates a missing one if `shards` is given.
+/// The name of an index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IndexName {
+    /// The prefix of its keys.
+    Prefix(Vec<u8>),
+    /// The name of a sharded index, and the number of shards with which a missing one is created.
+    Sharded(Vec<u8>, Option<u16>),
+}
+
+/// Error of opening an index.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The index refuses, or cannot be reached.
+    #[error("{0}")]
+    Index(#[from] Error),
+    /// No sharded index has this name, and the number of shards is not given.
+    #[error(
+        "no sharded index has the name '{}'; pass --shards N to create it",
+        .0.escape_ascii()
+    )]
+    Missing(Vec<u8>),
+}
+
+impl IndexName {
+    /// Opens the index. Creates a missing sharded one if its number of shards is given.
     ///
     /// # Errors
     /// Fails if the server cannot be reached, if the index has another number of shards, or if it is
-    /// missing and `shards` is not given.
-    pub fn sharded(url: &str, name: &[u8], shards: Option<u16>) -> Result<AnyIndex, String> {
-        let text = |error: Error| error.to_string();
-        let server = Server::open(url).map_err(text)?;
-        let found = match shards {
-            Some(shards) => Some(Sharded::on(&server, name, shards).map_err(text)?),
-            None => Sharded::find(&server, name).map_err(text)?,
+    /// missing and the number of shards is not given.
+    pub fn open(&self, server: &Server) -> Result<AnyIndex, OpenError> {
+        let (name, shards) = match self {
+            IndexName::Prefix(prefix) => return Ok(Index::on(server, &prefix[..]).into()),
+            IndexName::Sharded(name, shards) => (&name[..], shards),
         };
-        found.map(AnyIndex::Sharded).ok_or_else(|| {
-            let name = name.escape_ascii();
-            format!("no sharded index has the name '{name}'; pass --shards N to create it")
-        })
+        let found = match shards {
+            Some(shards) => Some(Sharded::on(server, name, *shards)?),
+            None => Sharded::find(server, name)?,
+        };
+        let missing = || OpenError::Missing(name.to_vec());
+        found.map(AnyIndex::Sharded).ok_or_else(missing)
+    }
+}
+
+impl AnyIndex {
+    /// Returns the index itself, or the home shard, which has the WACZ lists and the queue of imports.
+    pub fn home(&self) -> &Index {
+        match self {
+            AnyIndex::One(index) => index,
+            AnyIndex::Sharded(index) => &index.shards()[0],
+        }
+    }
+
+    /// Commits these crawls in this order. Returns the result of each.
+    ///
+    /// # Errors
+    /// Fails if a server cannot be reached. Some of the crawls may be committed.
+    pub fn commit_each(&self, crawls: &[&[u8]]) -> Result<Vec<Result<Committed, Error>>, Error> {
+        match self {
+            AnyIndex::One(index) => {
+                let batch = Batch::new();
+                let over = index.over(&batch);
+                let commits: Vec<_> = crawls.iter().map(|crawl| over.commit(crawl)).collect();
+                batch.send(index.server())?;
+                Ok(commits.into_iter().map(Pending::take).collect())
+            }
+            AnyIndex::Sharded(index) => index.commit_each(crawls),
+        }
+    }
+}
+
+impl BatchAdd for AnyIndex {
+    fn server(&self) -> &Server {
+        self.home().server()
+    }
+
+    fn add_in_batch(
+        &self,
+        batch: &Batch,
+        crawl: &[u8],
+        adding: &Adding<'_>,
+        added: &[Added<'_>],
+    ) -> Vec<Pending<u64>> {
+        match self {
+            AnyIndex::One(index) => index.add_in_batch(batch, crawl, adding, added),
+            AnyIndex::Sharded(index) => index.add_in_batch(batch, crawl, adding, added),
+        }
     }
 }
 

@@ -7,8 +7,9 @@ use super::present::{LISTS, wacz_lists};
 use super::report::{CommittedCrawl, Event, Failed, LeftInPlace};
 use super::scripts::SET_ASIDE;
 use super::{Error, Listed, Work};
-use crawlspace_client::dedupe::{CrawlState, Index, Listed as Which, Removed, Retained, Wacz};
-use crawlspace_client::{Ask, Batch, Call, Code};
+use crate::any_index::AnyIndex;
+use crawlspace_client::dedupe::{CrawlState, Doing, Listed as Which, Removed, Retained, Wacz};
+use crawlspace_client::{Ask, Call, Code};
 
 /// Maximum number of reads of the list of crawls while other clients remove crawls.
 const MAX_TRIES: usize = 20;
@@ -20,7 +21,13 @@ const LONGEST_RUN: Duration = Duration::from_secs(24 * 3600);
 impl Work<'_> {
     /// Commits the imported crawls in the order of the manifest: the first crawl that has a hash owns it.
     pub(super) fn commit(&self) -> Result<(), Error> {
-        let uncommitted: HashSet<Vec<u8>> = self.crawls(Which::Uncommitted)?;
+        let mut uncommitted: HashSet<Vec<u8>> = self.crawls(Which::Uncommitted)?;
+        if let AnyIndex::Sharded(index) = &self.index {
+            // Repeat commits that were interrupted after the home shard, to remove their marks.
+            let marks = index.unfinished()?.into_iter();
+            let marks = marks.filter(|mark| mark.doing == Doing::Commit);
+            uncommitted.extend(marks.map(|mark| mark.crawl));
+        }
         let mut crawls = self.queue.crawls()?;
         crawls.retain(|crawl| uncommitted.contains(crawl.as_bytes()));
         let reported = self.report().crawls.len();
@@ -28,16 +35,9 @@ impl Work<'_> {
             .map(|at| (self.report().crawls[at].crawl.clone(), at))
             .collect();
         for some in crawls.chunks(COMMITTED) {
-            // The server runs the commits one after the other, because they share a connection.
-            let batch = Batch::new();
-            let index = self.index.over(&batch);
-            let commits: Vec<_> = some
-                .iter()
-                .map(|crawl| index.commit(crawl.as_bytes()))
-                .collect();
-            batch.send(self.server)?;
-            for (crawl, commit) in some.iter().zip(commits) {
-                let hashes = match commit.take() {
+            let ids: Vec<&[u8]> = some.iter().map(String::as_bytes).collect();
+            for (crawl, commit) in some.iter().zip(self.index.commit_each(&ids)?) {
+                let hashes = match commit {
                     Ok(hashes) => hashes,
                     // The crawl was canceled or removed meanwhile.
                     Err(error) if matches!(error.code(), Some(Code::NoCrawl | Code::Canceled)) => {
@@ -101,7 +101,7 @@ impl Work<'_> {
             let mut stay: HashSet<&[u8]> = HashSet::new();
             let mut unfinished: Vec<Vec<u8>> = Vec::new();
             for some in unlisted.chunks(LISTS) {
-                for (crawl, waczs) in some.iter().zip(wacz_lists(&self.index, some)?) {
+                for (crawl, waczs) in some.iter().zip(wacz_lists(self.index.home(), some)?) {
                     let under_another = listed_of(crawl, &waczs, listed);
                     if !under_another.is_empty() {
                         kept.insert(crawl);
@@ -239,7 +239,7 @@ impl Work<'_> {
     /// Writes the same counts as `DEDUPE.RETAIN` writes for unlisted crawls.
     fn track(&self, crawls: u64, size: u64) -> Result<(), Error> {
         let mut track = redis::cmd("HSET");
-        track.arg([&self.import.prefix[..], b"allcounts"].concat());
+        track.arg([self.index.home().prefix(), b"allcounts"].concat());
         track.arg("removedCrawls").arg(crawls);
         track.arg("removedCrawlSize").arg(size);
         self.server.ask(Call::<u64>::new(track).repeatable())?;
@@ -298,13 +298,14 @@ fn listed_of(crawl: &[u8], waczs: &[Wacz], listed: &Listed) -> Vec<Failed> {
 ///
 /// # Errors
 /// Fails if the server refuses or cannot be reached.
-pub fn set_aside(index: &Index, crawl: &str) -> Result<(), crawlspace_client::Error> {
+pub fn set_aside(index: &AnyIndex, crawl: &str) -> Result<(), crawlspace_client::Error> {
     let size = index.crawl_stats(crawl.as_bytes())?.total_crawl_size;
-    let key = |name: &[u8]| [index.prefix(), name].concat();
+    let home = index.home();
+    let key = |name: &[u8]| [home.prefix(), name].concat();
     let mut aside = redis::cmd("EVAL");
     aside.arg(SET_ASIDE).arg(2);
     aside.arg(key(b"canceledcrawls")).arg(key(b"allcounts"));
     aside.arg(crawl).arg(size);
     let call: Call<u64> = Call::new(aside).repeatable();
-    index.server().ask(call).map(|_| ())
+    home.server().ask(call).map(|_| ())
 }

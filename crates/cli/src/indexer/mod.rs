@@ -49,9 +49,10 @@ use self::package::Package;
 use self::present::Present;
 use self::queue::{Queue, Stage};
 pub use self::report::{CommittedCrawl, Event, Failed, LeftInPlace, Report};
+use crate::any_index::{AnyIndex, IndexName, OpenError};
 use crate::away::Patience;
 use crawlspace_client::Server;
-use crawlspace_client::dedupe::{Index, Profile};
+use crawlspace_client::dedupe::Profile;
 use crawlspace_compact::calendar;
 use crawlspace_compact::limits::dedupe::CRAWL_BYTES;
 use crawlspace_wacz as wacz;
@@ -71,8 +72,8 @@ pub struct Import {
     pub source: Location,
     /// The server: `redis://host:port/db`, or `unix:///path`.
     pub redis: String,
-    /// Prefix of all keys of the index.
-    pub prefix: Vec<u8>,
+    /// Name of the index.
+    pub index: IndexName,
     /// Crawl of packages for which the manifest names none. Without it, each such package is a
     /// crawl named after it.
     pub crawl: Option<String>,
@@ -106,9 +107,18 @@ pub enum Error {
         "{0}; run the same command again when the server is back: it continues where it stopped"
     )]
     Away(crawlspace_client::Error),
-    /// The request was refused because it would destroy data.
+    /// The request was refused, for example because it would destroy data.
     #[error("{0}")]
     Refused(String),
+}
+
+impl From<OpenError> for Error {
+    fn from(error: OpenError) -> Error {
+        match error {
+            OpenError::Index(error) => Error::Index(error),
+            OpenError::Missing(_) => Error::Refused(error.to_string()),
+        }
+    }
 }
 
 /// Receives events of an import, from several threads.
@@ -132,7 +142,7 @@ impl Import {
         Ok(Import {
             source: Location::parse(source)?,
             redis: "redis://127.0.0.1:6379/0".to_owned(),
-            prefix: Vec::new(),
+            index: IndexName::Prefix(Vec::new()),
             crawl: None,
             jobs: 1,
             remove: false,
@@ -216,18 +226,18 @@ impl Import {
             ..Report::default()
         };
         let (packages, listed) = self.packages(manifest, &mut report, watch);
-        let index = Index::on(server, &self.prefix[..]);
+        let index = self.index.open(server)?;
         // Fail before anything is queued if the server has no module, or does not own this prefix's
         // slot.
         let profile = index.profile()?;
         let queue = Queue::new(
             server,
-            &self.prefix,
+            index.home().prefix(),
             token(),
             self.lease,
             self.crawl.clone(),
         );
-        let mut present = Present::new(&index, &queue);
+        let mut present = Present::new(index.home(), &queue);
         report.already_in_index = queue.adopt(|packages| Ok(present.sort(packages)?.others))?;
         let sorted = present.sort(packages)?;
         report.already_in_index += sorted.present.len() as u64;
@@ -356,7 +366,7 @@ type Places = HashMap<String, HashMap<String, u64>>;
 struct Work<'a> {
     import: &'a Import,
     server: &'a Server,
-    index: Index<Server>,
+    index: AnyIndex,
     profile: Profile,
     queue: &'a Queue,
     guards: Guards,

@@ -17,8 +17,8 @@ use redis::Cmd;
 
 use super::package::Package;
 use super::scripts::{
-    ADOPT, CLOSE, COUNT, COUNT_ALL, DROP, ENQUEUE, LEAVE, RENEW, RUN, SCAN, SETTLE, SKIP, TAKE,
-    TAKE_THIS,
+    ADOPT, CLOSE, COUNT, COUNT_ALL, DROP, ENQUEUE, LEAVE, READY, RENEW, RUN, SCAN, SETTLE, SKIP,
+    TAKE, TAKE_THIS,
 };
 use crawlspace_client::{Ask, Call, Error, Server};
 
@@ -99,6 +99,17 @@ pub(super) enum Counted {
     Lost,
     /// The crawl was removed.
     Gone,
+}
+
+impl Counted {
+    /// Returns the result for this reply of a script.
+    fn of(code: i64) -> Counted {
+        match code {
+            0 => Counted::Lost,
+            1 => Counted::Once,
+            _ => Counted::Gone,
+        }
+    }
 }
 
 /// Responses that could have been revisits.
@@ -455,6 +466,9 @@ impl Queue {
     /// Counts all records of packages in the queue of the second stage, and finishes these packages. Packages that are
     /// not finished afterwards must be taken one by one.
     pub(crate) fn count_all(&self, packages: &[ToCount<'_>]) -> Result<Left, Error> {
+        if packages.is_empty() {
+            return Ok(Left::default());
+        }
         let keys = [
             "src:runs",
             "src:noted",
@@ -548,8 +562,31 @@ impl Queue {
         Ok(noted.unwrap_or(0))
     }
 
-    /// Counts a batch of records unless it was counted before. Stores revisits without an original, so that a
-    /// later import counts them.
+    /// Returns for each package, given with its crawl, the name of its sequence of calls if its batch of this number
+    /// is still to be counted.
+    pub(crate) fn ready(
+        &self,
+        number: u64,
+        packages: &[(&str, &str)],
+    ) -> Result<Vec<Result<String, Counted>>, Error> {
+        let keys = ["src:runs", "src:noted", "src:d", "uncommittedcrawls"];
+        let mut ready = self.script(READY, &keys, &[]);
+        ready.arg(number);
+        for (name, crawl) in packages {
+            ready.arg(*name).arg(*crawl);
+        }
+        let call: Call<Vec<redis::Value>> = Call::new(ready).repeatable();
+        let all = self.server.ask(call)?.into_iter().map(|one| match one {
+            redis::Value::Int(code) => Ok(Err(Counted::of(code))),
+            run => redis::from_redis_value(run)
+                .map(Ok)
+                .map_err(|error| broken("src:runs", error.to_string())),
+        });
+        all.collect()
+    }
+
+    /// Counts a batch of records unless it was counted before, and stores its revisits without an original
+    /// for later.
     pub(crate) fn count(
         &self,
         package: &Package,
@@ -575,12 +612,8 @@ impl Queue {
         for (hash, size) in revisits {
             count.arg(*hash).arg(*size);
         }
-        let call: Call<u64> = Call::new(count).repeatable();
-        Ok(match self.server.ask(call)? {
-            0 => Counted::Lost,
-            1 => Counted::Once,
-            _ => Counted::Gone,
-        })
+        let call: Call<i64> = Call::new(count).repeatable();
+        Ok(Counted::of(self.server.ask(call)?))
     }
 
     /// Returns the names of packages that failed and have not been imported since.
@@ -666,8 +699,8 @@ impl Queue {
         self.server.ask(Call::new(aside).repeatable())
     }
 
-    /// Counts the revisits of a set-aside batch that have an original now, and keeps the other revisits set aside.
-    /// Returns false if the batch is no longer equal to `was`.
+    /// Counts these revisits of a set-aside batch, and replaces the batch with `aside`. If `counts` is true, records
+    /// that the crawl must be committed. Returns false if the batch is no longer equal to `was`.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn settle(
         &self,
@@ -676,6 +709,7 @@ impl Queue {
         was: &str,
         aside: &str,
         crawl: &str,
+        counts: bool,
         revisits: &[(&[u8], u64)],
     ) -> Result<bool, Error> {
         let keys = [
@@ -686,6 +720,7 @@ impl Queue {
         let mut settle = self.script(SETTLE, &[], &keys);
         settle.arg(name).arg(number).arg(was).arg(aside);
         settle.arg(&self.prefix[..]).arg(crawl);
+        settle.arg(u8::from(counts));
         for (hash, size) in revisits {
             settle.arg(*hash).arg(*size);
         }

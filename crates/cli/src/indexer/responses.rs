@@ -7,9 +7,9 @@ use super::job::Job;
 use super::package::{Package, is_same_hash, is_sha256, plain};
 use super::report::Event;
 use super::text::{Text, for_each_line};
-use crawlspace_client::dedupe::feed::{RECORDS, Refused, feed, writer_at};
-use crawlspace_client::dedupe::{Added, Adding, Index, Profile, Sequence};
-use crawlspace_client::{Batch, Code, Pending};
+use crawlspace_client::dedupe::feed::{BatchAdd, RECORDS, Refused, feed, writer_at};
+use crawlspace_client::dedupe::{Added, Adding, Profile, Sequence};
+use crawlspace_client::{Batch, Code};
 use crawlspace_index::capture::Capture;
 use crawlspace_wacz::{Location, Wacz};
 
@@ -94,8 +94,8 @@ impl Job<'_> {
             .add(run, wacz, text, number)
             .map_err(Failure::in_the_middle)?;
         let (crawl, name) = (self.package.crawl.as_bytes(), self.package.name.as_bytes());
-        let index = &self.work.index;
-        index.wacz_close(crawl, number, name, hash.as_bytes(), wacz.size())?;
+        let home = self.work.index.home();
+        home.wacz_close(crawl, number, name, hash.as_bytes(), wacz.size())?;
         Ok(self.keep(deferred))
     }
 
@@ -207,10 +207,10 @@ impl Job<'_> {
         let places = places.entry(crawl.clone()).or_default();
         for some in names.chunks(OPENED) {
             let batch = Batch::new();
-            let index = Index::on(&batch, &self.work.import.prefix[..]);
+            let home = self.work.index.home().over(&batch);
             let opened: Vec<_> = some
                 .iter()
-                .map(|name| index.wacz_open(crawl.as_bytes(), name.as_bytes()))
+                .map(|name| home.wacz_open(crawl.as_bytes(), name.as_bytes()))
                 .collect();
             batch.send(self.work.server)?;
             for (name, place) in some.iter().zip(opened) {
@@ -305,7 +305,6 @@ impl Work<'_> {
         let places = self.places_of(&packages)?;
         let mut added = Vec::new();
         let batch = Batch::new();
-        let index = self.index.over(&batch);
         for ((job, run, small), place) in packages.into_iter().zip(places) {
             let begun = job.check().and(place).and_then(|place| {
                 let writer = writer_of(&job.run(run)?, place);
@@ -330,24 +329,30 @@ impl Work<'_> {
                 });
                 let records: Vec<Added<'_>> = records.collect();
                 let crawl = job.package.crawl.as_bytes();
-                let is_empty = records.is_empty();
-                let reply = (!is_empty).then(|| index.add(crawl, &adding, &records));
-                Ok((place, reply))
+                let replies = if records.is_empty() {
+                    Vec::new()
+                } else {
+                    self.index.add_in_batch(&batch, crawl, &adding, &records)
+                };
+                Ok((place, replies))
             });
             added.push((job, small, begun));
         }
         batch.send(self.server)?;
+        let home = self.index.home().over(&batch);
         let mut closed = Vec::new();
         for (job, small, begun) in added {
-            let close = begun.and_then(|(place, reply)| {
-                match reply.map_or(Ok(0), Pending::take) {
-                    Ok(_) => {}
-                    // An earlier run has already added more of the package than this call.
-                    Err(error) if error.code() == Some(Code::Stale) => {}
-                    Err(error) => return Err(Failure::from(error).in_the_middle()),
+            let close = begun.and_then(|(place, replies)| {
+                for reply in replies {
+                    match reply.take() {
+                        Ok(_) => {}
+                        // An earlier run has already added more of the package than this call.
+                        Err(error) if error.code() == Some(Code::Stale) => {}
+                        Err(error) => return Err(Failure::from(error).in_the_middle()),
+                    }
                 }
                 let (crawl, name) = (job.package.crawl.as_bytes(), job.package.name.as_bytes());
-                Ok(index.wacz_close(crawl, place, name, small.hash.as_bytes(), small.size))
+                Ok(home.wacz_close(crawl, place, name, small.hash.as_bytes(), small.size))
             });
             closed.push((job, small.deferred, close));
         }
@@ -365,13 +370,13 @@ impl Work<'_> {
         packages: &[(&Job<'_>, Option<&str>, Small)],
     ) -> Result<Vec<Result<u64, Failure>>, crawlspace_client::Error> {
         let batch = Batch::new();
-        let index = self.index.over(&batch);
+        let home = self.index.home().over(&batch);
         let asked: Vec<_> = packages
             .iter()
             .map(|(job, ..)| {
                 let Package { name, crawl, .. } = job.package;
                 let alone = job.is_alone && job.check().is_ok();
-                alone.then(|| index.wacz_open(crawl.as_bytes(), name.as_bytes()))
+                alone.then(|| home.wacz_open(crawl.as_bytes(), name.as_bytes()))
             })
             .collect();
         batch.send(self.server)?;

@@ -11,19 +11,15 @@ redis.call('HLEN', runs)
 redis.call('HLEN', counts)
 local have_failed = redis.call('SCARD', failed) > 0
 local wait = redis.call('SCARD', later) > 0
-local listed, of = {}, {}
-for i = 4, #ARGV, 3 do
-  listed[#listed + 1] = ARGV[i]
-  local crawl = ARGV[i + 1]
-  of[crawl] = of[crawl] or redis.call('LLEN', names .. crawl)
-end
+local listed = {}
+for i = 4, #ARGV, 3 do listed[#listed + 1] = ARGV[i] end
 if #listed == 0 then return {0, 0, 0} end
 local is_done = redis.call('SMISMEMBER', done, unpack(listed))
 local is_queued = redis.call('SMISMEMBER', qset, unpack(listed))
 local begun = redis.call('HMGET', runs, unpack(listed))
 local begins = redis.call('SCARD', qset) == 0
 local was_done, underway = 0, 0
-local new, items, new_runs, new_crawls, new_names, old, seen = {}, {}, {}, {}, {}, {}, {}
+local new, items, new_runs, some_crawls, new_names, old, seen = {}, {}, {}, {}, {}, {}, {}
 for i, name in ipairs(listed) do
   local crawl, item = ARGV[i * 3 + 2], ARGV[i * 3 + 3]
   if is_done[i] == 1 then
@@ -40,15 +36,20 @@ for i, name in ipairs(listed) do
       new_runs[#new_runs + 1] = run
     end
     if wait then old[#old + 1] = laters .. name end
-    -- The first of its crawl: looking for it in the list would take the longer, the more crawls there are.
     if not new_names[crawl] then
       new_names[crawl] = {}
-      if of[crawl] == 0 then new_crawls[#new_crawls + 1] = crawl end
+      some_crawls[#some_crawls + 1] = crawl
     end
     table.insert(new_names[crawl], name)
   end
 end
 if #new > 0 then
+  -- The first name of a crawl shows that the crawl is new. Searching the list of crawls would take O(N).
+  local new_crawls = {}
+  for _, crawl in ipairs(some_crawls) do
+    local some = new_names[crawl]
+    if redis.call('RPUSH', names .. crawl, unpack(some)) == #some then new_crawls[#new_crawls + 1] = crawl end
+  end
   redis.call('SADD', qset, unpack(new))
   if #new_runs > 0 then redis.call('HSET', runs, unpack(new_runs)) end
   if wait then
@@ -56,7 +57,6 @@ if #new > 0 then
     redis.call('SREM', later, unpack(new))
   end
   redis.call('LPUSH', q, unpack(items))
-  for crawl, some in pairs(new_names) do redis.call('RPUSH', names .. crawl, unpack(some)) end
   if #new_crawls > 0 then redis.call('RPUSH', crawls, unpack(new_crawls)) end
   if begins then redis.call('HSET', counts, 'updateProgress', '0') end
 end
@@ -288,6 +288,29 @@ redis.call('HSET', counts, 'updateProgress', '1')
 redis.call('SET', stamp, now)
 return 1";
 
+/// Returns for each package the name of its sequence if its batch of this number is still to be counted. Otherwise
+/// returns a number: 0 if the package is finished, 1 if the batch is counted, 2 if the crawl was removed.
+pub(super) const READY: &str = r"
+local runs, noted, done, uncommitted = unpack(KEYS)
+local names, crawls = {}, {}
+for i = 2, #ARGV, 2 do names[#names + 1], crawls[#crawls + 1] = ARGV[i], ARGV[i + 1] end
+local begun = redis.call('HMGET', runs, unpack(names))
+local counted = redis.call('HMGET', noted, unpack(names))
+local is_done = redis.call('SMISMEMBER', done, unpack(names))
+local is_open = redis.call('SMISMEMBER', uncommitted, unpack(crawls))
+local out = {}
+for i = 1, #names do
+  if tonumber(counted[i] or '0') >= tonumber(ARGV[1]) then
+    out[i] = 1
+  -- A revisit would start the crawl again.
+  elseif is_done[i] + is_open[i] == 0 then
+    out[i] = 2
+  else
+    out[i] = begun[i] or 0
+  end
+end
+return out";
+
 /// Counts the records of one batch unless it was counted before, and stores its revisits without an original for later.
 pub(super) const COUNT: &str = r"
 local guard, noted, later, laters, done, uncommitted, counts = unpack(KEYS)
@@ -356,14 +379,14 @@ out[1], out[2] = progress(counts, qset, q, pq, r, pr)
 return out"
 );
 
-/// Counts revisits that were set aside, unless another importer has changed them since they were read, so
-/// that each is counted once.
+/// Counts revisits that were set aside, unless they were changed after they were read. So each is
+/// counted once. If they are or will be counted, records that their crawl must be committed.
 pub(super) const SETTLE: &str = r"
 local later, laters, crawls = unpack(KEYS)
-local name, number, was, aside, prefix, crawl = unpack(ARGV, 1, 6)
+local name, number, was, aside, prefix, crawl, counts = unpack(ARGV, 1, 7)
 if redis.call('HGET', laters, number) ~= was then return 0 end
-if #ARGV > 6 then
-  redis.call('DEDUPE.REVISIT', prefix, crawl, 'REF', name, unpack(ARGV, 7))
+if #ARGV > 7 then redis.call('DEDUPE.REVISIT', prefix, crawl, 'REF', name, unpack(ARGV, 8)) end
+if counts == '1' then
   if not redis.call('LPOS', crawls, crawl) then redis.call('RPUSH', crawls, crawl) end
 end
 if aside ~= '' then

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use crawlspace_warc::{Compression, Writer};
 use redis_tests::{
-    Options, Outcome, Program, Relay, Reply, Server, assert_contains, ends, outcome, until,
+    Options, Outcome, Program, Relay, Reply, Server, assert_contains, ends, ok, outcome, until,
 };
 use serde_json::Value;
 
+use crate::indexer::stage::sent_to;
 use crate::tool::tool;
 
 const DATE: &str = "2026-03-19T10:20:15Z";
@@ -654,4 +655,38 @@ fn unreachable_server_and_missing_file_give_exit_status_1() {
     let (status, _, errors) = index(&server, "x", "missing.warc.gz");
     assert_eq!(status, 1);
     assert_contains(&errors, "missing.warc.gz: offset 0: No such file");
+}
+
+#[test]
+fn small_files_take_few_commands() {
+    let folder = tempfile::tempdir().unwrap();
+    let files: Vec<String> = (0..100)
+        .map(|file| {
+            let mut warc = Warc::new(folder.path(), &format!("{file}.warc.gz"));
+            for n in 0..10 {
+                // Half of the payloads are in the file before, too.
+                let url = format!("http://e/{file}/{n}");
+                warc.capture("response", &url, &hash(file * 5 + n), b"body");
+            }
+            warc.save().to_string()
+        })
+        .collect();
+    let server = Server::start();
+    // A look-up, a call with new payloads and a call with known ones for each file and each shard that has some.
+    for (index, commands) in [
+        ("--prefix {one}:", 4),
+        ("--sharded three --shards 3", 9),
+        ("--sharded twelve --shards 12", 16),
+    ] {
+        ok!(server.wire(), "CONFIG", "RESETSTAT");
+        let words = format!(
+            "dedupe index --crawl a --commit {index} {}",
+            files.join(" ")
+        );
+        outcome(tool(format!("{words} --redis {}", server.url()))).exits(0);
+        let calls = sent_to(&server);
+        let sent: u64 = calls.values().sum();
+        let most = commands * files.len() as u64;
+        assert!(sent <= most, "{index}: {sent} commands: {calls:?}");
+    }
 }

@@ -14,13 +14,11 @@ mod requires;
 use std::io;
 use std::ops::Deref;
 
-use clap::{Args, Subcommand};
-use crawlspace_cli::any_index::AnyIndex;
-use crawlspace_client::dedupe::Index;
-
 use crate::observe::Kind;
 use crate::terminal::Bytes;
-use crate::{Server, bar};
+use crate::{Sharding, bar};
+use clap::{Args, Subcommand};
+use crawlspace_cli::any_index::AnyIndex;
 
 #[derive(Subcommand)]
 pub(crate) enum Dedupe {
@@ -59,12 +57,8 @@ impl Dedupe {
 struct Asking {
     #[command(flatten)]
     plain: crate::Asking,
-    /// Name of a sharded index, instead of --prefix.
-    #[arg(long, value_name = "NAME", value_parser = Bytes::parser())]
-    sharded: Option<Bytes>,
-    /// Number of shards, which is needed only to create the index.
-    #[arg(long, value_name = "N", requires = "sharded", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    shards: Option<u16>,
+    #[command(flatten)]
+    sharding: Sharding,
 }
 
 impl Deref for Asking {
@@ -77,25 +71,18 @@ impl Deref for Asking {
 
 impl Asking {
     fn index(&self) -> io::Result<AnyIndex> {
-        let Server { redis, prefix } = &self.server;
-        match &self.sharded {
-            None => Index::open(redis, prefix.as_bytes())
-                .map(AnyIndex::One)
-                .map_err(io::Error::other),
-            Some(name) => {
-                AnyIndex::sharded(redis, name.as_bytes(), self.shards).map_err(io::Error::other)
-            }
-        }
+        self.sharding.open(&self.server).map_err(io::Error::other)
     }
 
     /// Returns the name of a sharded index, or the prefix of another one.
     fn name(&self) -> &Bytes {
-        self.sharded.as_ref().unwrap_or(&self.server.prefix)
+        let sharded = self.sharding.sharded.as_ref();
+        sharded.unwrap_or(&self.server.prefix)
     }
 
     /// Returns the options that select the index in an example.
     fn selection(&self) -> String {
-        let option = if self.sharded.is_some() {
+        let option = if self.sharding.sharded.is_some() {
             "--sharded"
         } else {
             "--prefix"
@@ -106,7 +93,7 @@ impl Asking {
     /// Waits for a job of the server, with a progress bar on a terminal. The shards of an index have a job each, which
     /// run at the same time, so their progress is not shown.
     fn waited<T>(&self, works: &[&str], long: impl FnOnce() -> T) -> T {
-        match self.sharded {
+        match self.sharding.sharded {
             None => bar::waited(&self.server, works, long),
             Some(_) => long(),
         }
@@ -115,6 +102,7 @@ impl Asking {
     /// Fails with the names of the existing indexes if the index is empty (`holds` is false). A sharded index exists
     /// if its number of shards is stored.
     fn expect(&self, kind: Kind, holds: bool) -> io::Result<()> {
-        self.plain.expect(kind, holds || self.sharded.is_some())
+        self.plain
+            .expect(kind, holds || self.sharding.sharded.is_some())
     }
 }

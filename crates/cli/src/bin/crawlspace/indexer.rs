@@ -8,20 +8,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
+use crawlspace_cli::any_index::AnyIndex;
 use crawlspace_cli::indexer::{
     CommittedCrawl, Event, Import, LEASE, LeftInPlace, Report, set_aside,
 };
 use crawlspace_client::Code;
-use crawlspace_client::dedupe::{Committed, Index};
+use crawlspace_client::dedupe::Committed;
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use serde_json::json;
 
-use crate::Server;
 use crate::file_kind::FileKind;
 use crate::outage::{Outage, Wait};
 use crate::stop;
 use crate::table::{Table, count, many, print_json, shown};
 use crate::terminal::complain;
+use crate::{Server, Sharding};
 
 /// Import WACZ files into a dedupe index.
 ///
@@ -49,10 +50,13 @@ Examples:
   crawlspace indexer --source-url crawl.wacz --crawl-id 2026-03
   crawlspace indexer --source-url https://example.org/collection.json --prefix '{coll-42}:' --jobs 4
   crawlspace indexer --source-url collection.json --remove --json
+  crawlspace indexer --source-url collection.json --sharded coll-42 --shards 30
   crawlspace indexer --commit-crawl-id 2026-03")]
 pub(crate) struct Indexer {
     #[command(flatten)]
     server: Server,
+    #[command(flatten)]
+    sharding: Sharding,
     #[command(flatten)]
     what: What,
     /// The crawl of packages without a crawlId in the manifest; by default each package is a crawl
@@ -118,9 +122,8 @@ impl Indexer {
         }
     }
 
-    fn index(&self) -> io::Result<Index> {
-        let Server { redis, prefix } = &self.server;
-        Index::open(redis, prefix.as_bytes()).map_err(io::Error::other)
+    fn index(&self) -> io::Result<AnyIndex> {
+        self.sharding.open(&self.server).map_err(io::Error::other)
     }
 
     /// Commits a crawl. A missing crawl is not an error, as in Browsertrix's indexer, because a
@@ -187,7 +190,7 @@ impl Indexer {
         let report = Import::of(source).and_then(|import| {
             let import = Import {
                 redis: self.server.redis.clone(),
-                prefix: self.server.prefix.clone().into_bytes(),
+                index: self.sharding.name(&self.server),
                 crawl: self.crawl_id.clone(),
                 jobs: usize::from(self.jobs),
                 remove: self.remove,

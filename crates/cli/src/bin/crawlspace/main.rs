@@ -43,6 +43,7 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use crawlspace_cli::any_index::{AnyIndex, IndexName, OpenError};
 use crawlspace_client::dedupe::Index;
 use crawlspace_client::frontier::Frontier;
 use serde::Serialize;
@@ -162,6 +163,32 @@ struct Server {
         value_parser = Bytes::parser()
     )]
     prefix: Bytes,
+}
+
+/// The name of a sharded index, if the index is one.
+#[derive(Args)]
+struct Sharding {
+    /// Name of a sharded index, instead of --prefix.
+    #[arg(long, value_name = "NAME", value_parser = Bytes::parser())]
+    sharded: Option<Bytes>,
+    /// Number of shards, which is needed only to create the index.
+    #[arg(long, value_name = "N", requires = "sharded", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    shards: Option<u16>,
+}
+
+impl Sharding {
+    /// Returns the name of the index: this one, or the prefix.
+    fn name(&self, server: &Server) -> IndexName {
+        match &self.sharded {
+            None => IndexName::Prefix(server.prefix.as_bytes().to_vec()),
+            Some(name) => IndexName::Sharded(name.as_bytes().to_vec(), self.shards),
+        }
+    }
+
+    fn open(&self, server: &Server) -> Result<AnyIndex, OpenError> {
+        let connected = crawlspace_client::Server::open(&server.redis)?;
+        self.name(server).open(&connected)
+    }
 }
 
 /// The server to ask, and the form of the output.

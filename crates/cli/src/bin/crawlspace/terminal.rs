@@ -60,10 +60,6 @@ impl Bytes {
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
-
-    pub(crate) fn into_bytes(self) -> Vec<u8> {
-        self.0
-    }
 }
 
 impl Display for Bytes {

@@ -17,5 +17,6 @@ mod progress;
 mod removal;
 mod revisits;
 mod servers;
+mod sharded;
 pub(crate) mod stage;
 mod web;

@@ -1,6 +1,5 @@
 //! Tests the documented progress keys during and after an import.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crawlspace_index::timestamp::Timestamp;
@@ -8,7 +7,7 @@ use redis_tests::archive::{Entry, Shape};
 use redis_tests::{Options, Relay, assert_contains, assert_lacks, ok, on_terminal, until, with};
 
 use crate::indexer::guards::larger;
-use crate::indexer::stage::{COPY, Stage, killed, succeeded};
+use crate::indexer::stage::{COPY, Stage, killed, sent_to, succeeded};
 
 #[test]
 fn progress_rises_from_0_to_1() {
@@ -207,17 +206,8 @@ fn many_small_files_take_few_commands() {
     let mut c = stage.server.wire();
     ok!(c, "CONFIG", "RESETSTAT");
     stage.import().succeeds();
-    let stats = ok!(c, "INFO", "commandstats").text();
-    let calls = |line: &str| {
-        let (name, figures) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
-        let calls: u64 = figures.split(',').next()?.parse().ok()?;
-        Some((name.to_owned(), calls))
-    };
-    let calls: BTreeMap<String, u64> = stats.lines().filter_map(calls).collect();
-    // The module calls some commands itself, so they are not counted as sent by the importer.
-    let of_the_module = |name: &str| ["sismember", "sadd", "srem", "lset"].contains(&name);
-    let sent = calls.iter().filter(|(name, _)| !of_the_module(name));
-    let sent: u64 = sent.map(|(_, calls)| calls).sum();
+    let calls = sent_to(&stage.server);
+    let sent: u64 = calls.values().sum();
     let files = stage.folder.entries.len() as u64;
     assert_eq!(files, 400);
     assert!(sent <= 15 * files, "{sent} commands: {calls:?}");

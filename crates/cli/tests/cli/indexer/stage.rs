@@ -369,3 +369,12 @@ pub fn import_keys(c: &mut Wire, p: &str) -> Vec<String> {
         .without(|key| !is_of_import(key))
         .names()
 }
+
+/// Returns the number of calls of each command since the last reset, except those that the module calls itself.
+pub fn sent_to(server: &Server) -> BTreeMap<String, u64> {
+    let mut calls = server.calls();
+    for of_the_module in ["sismember", "sadd", "srem", "smove", "lset"] {
+        calls.remove(of_the_module);
+    }
+    calls
+}

@@ -5,15 +5,14 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use clap::{Args, ValueHint};
-use crawlspace_cli::any_index::AnyIndex;
+use crawlspace_cli::any_index::{AnyIndex, OpenError};
 use crawlspace_cli::away::Patience;
 use crawlspace_cli::index::{self, Tally};
 use crawlspace_client::Error;
-use crawlspace_client::dedupe::{Committed, Index};
+use crawlspace_client::dedupe::Committed;
 use serde::Serialize;
 
 use super::Asking;
-use crate::Server;
 use crate::file_kind::FileKind;
 use crate::outage::{Outage, Wait, spinner};
 use crate::table::{Table, count, print_json, share, size};
@@ -60,12 +59,12 @@ impl IndexFiles {
 
     /// Opens the index, after waiting for the server.
     fn open(&self) -> Result<AnyIndex, String> {
-        let Server { redis, prefix } = &self.asking.server;
-        let index = self.patiently(|| Index::open(redis, prefix.as_bytes()))?;
-        match &self.asking.sharded {
-            None => Ok(index.into()),
-            Some(name) => AnyIndex::sharded(redis, name.as_bytes(), self.asking.shards),
-        }
+        let Asking { plain, sharding } = &self.asking;
+        let opened = self.patiently(|| match sharding.open(&plain.server) {
+            Err(OpenError::Index(error)) => Err(error),
+            other => Ok(other),
+        })?;
+        opened.map_err(|error| error.to_string())
     }
 
     /// Repeats the call while the server is unavailable, after waiting for it. Returns the message of any other error.
