@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::time::Duration;
 
+use crawlspace_cli::any_index::{IndexName, OpenError};
 use crawlspace_client::dedupe::{Index, Stats};
 use crawlspace_client::frontier::{self, Frontier, Queue};
 use crawlspace_client::server::without_password;
@@ -155,6 +156,8 @@ pub(crate) struct Wanted {
     pub(crate) indexes: Vec<Bytes>,
     pub(crate) frontiers: Vec<Bytes>,
     pub(crate) spaces: Vec<Bytes>,
+    /// Sharded indexes, whose shards are left out.
+    pub(crate) sharded: Vec<Bytes>,
     /// Maximum number of data sets of each kind.
     pub(crate) limit: usize,
     /// Number of groups listed per frontier, those whose leases expire first.
@@ -215,6 +218,70 @@ impl Observed {
     }
 }
 
+/// Servers of sharded indexes. Each index is on one of the servers, or on the cluster to which a server belongs.
+pub(crate) struct ShardedIndexes {
+    /// URLs, each with its connection.
+    servers: Vec<(String, Option<Server>)>,
+}
+
+impl ShardedIndexes {
+    pub(crate) fn new(urls: &[String]) -> ShardedIndexes {
+        ShardedIndexes {
+            servers: urls.iter().map(|url| (url.clone(), None)).collect(),
+        }
+    }
+
+    /// Returns the sums over all shards of a sharded index. The next call replaces a broken connection.
+    pub(crate) fn stats(&mut self, name: &Bytes) -> io::Result<(Name, Stats)> {
+        let mut failed = None;
+        for (url, server) in &mut self.servers {
+            match sum_of_shards(url, server, name) {
+                Ok(stats) => {
+                    let (db, name) = (database(url), name.as_bytes().to_vec());
+                    return Ok((Name { db, name }, stats));
+                }
+                Err(error) => {
+                    *server = None;
+                    // If a server is down, the index may be there.
+                    if !matches!(failed, Some(OpenError::Index(_))) {
+                        failed = Some(error);
+                    }
+                }
+            }
+        }
+        Err(failed.map_or_else(|| io::Error::other("no server is given"), io::Error::other))
+    }
+}
+
+fn sum_of_shards(
+    url: &str,
+    connection: &mut Option<Server>,
+    name: &Bytes,
+) -> Result<Stats, OpenError> {
+    let server = match connection {
+        Some(server) => server,
+        None => {
+            let options = Server::options(url).timeout(TIMEOUT).job_timeout(TIMEOUT);
+            connection.insert(options.retries(0).open()?)
+        }
+    };
+    let name = IndexName::Sharded(name.as_bytes().to_vec(), None);
+    Ok(name.open(server)?.sampled_stats(SAMPLES)?)
+}
+
+/// Returns true if a prefix is the prefix of a shard of the index with this name: `{name-0}:` or `{name-7.1}:`.
+fn is_shard(prefix: &[u8], name: &[u8]) -> bool {
+    let number = prefix
+        .strip_prefix(b"{")
+        .and_then(|rest| rest.strip_prefix(name)?.strip_prefix(b"-"))
+        .and_then(|rest| std::str::from_utf8(rest.strip_suffix(b"}:")?).ok());
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    number.is_some_and(|number| match number.split_once('.') {
+        Some((shard, salt)) => is_number(shard) && is_number(salt),
+        None => number == "0",
+    })
+}
+
 /// Returns true if an index with these statistics contains data.
 pub(crate) fn is_index(stats: &Stats) -> bool {
     stats.hashes + stats.crawls + stats.uncommitted + stats.total_urls + stats.removed_crawls > 0
@@ -273,7 +340,15 @@ impl Look {
                 named: named.into_iter().collect(),
             }
         };
-        let indexes = all("index", &wanted.indexes, count("indexes"));
+        let mut indexes = all("index", &wanted.indexes, count("indexes"));
+        let found = indexes.found.len();
+        let sharded = |name: &Name| {
+            let mut sharded = wanted.sharded.iter();
+            name.db == db && sharded.any(|index| is_shard(&name.name, index.as_bytes()))
+        };
+        indexes.found.retain(|name| !sharded(name));
+        let shards = (found - indexes.found.len()) as u64;
+        indexes.count = indexes.count.saturating_sub(shards);
         let frontiers = all("frontier", &wanted.frontiers, count("frontiers"));
         let spaces = all("space", &wanted.spaces, count("tags_spaces"));
         let indexes = self.each(indexes, is_index, |batch, prefix| {
@@ -468,6 +543,24 @@ fn unescaped(text: &str) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shards_have_the_name_of_their_index() {
+        for prefix in ["{coll-42-0}:", "{coll-42-7.1}:", "{coll-42-10.123}:"] {
+            assert!(is_shard(prefix.as_bytes(), b"coll-42"), "{prefix}");
+        }
+        for prefix in [
+            "",
+            "{coll-42}:",
+            "{coll-42-7}:",
+            "{coll-42-7.}:",
+            "{coll-42-7.1}",
+            "{coll-42-x.1}:",
+            "{coll-421-0}:",
+        ] {
+            assert!(!is_shard(prefix.as_bytes(), b"coll-42"), "{prefix}");
+        }
+    }
 
     #[test]
     fn names_and_jobs_are_parsed_from_info() {

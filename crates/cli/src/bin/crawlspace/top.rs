@@ -13,7 +13,7 @@ use crawlspace_client::dedupe::Stats;
 use crawlspace_client::frontier;
 use serde::Serialize;
 
-use crate::observe::{Busy, Job, Name, Observation, Observed, Wanted};
+use crate::observe::{Busy, Job, Name, Observation, Observed, ShardedIndexes, Wanted};
 use crate::table::print_json;
 use crate::terminal::{Bytes, plain};
 use crate::time;
@@ -26,6 +26,7 @@ use crate::url::redis_url;
 #[derive(Args)]
 #[command(after_help = "Examples:
   crawlspace top --redis redis://10.0.0.5:6379
+  crawlspace top --redis redis://10.0.0.5:6379 --sharded coll-42
   crawlspace top --once --json")]
 pub(crate) struct Top {
     /// The server, or one node of a cluster, with the Crawlspace module loaded.
@@ -47,6 +48,9 @@ pub(crate) struct Top {
     /// The prefix of an index to show even if it was not used; may be given several times.
     #[arg(long = "index", value_name = "PREFIX", value_parser = Bytes::parser())]
     indexes: Vec<Bytes>,
+    /// The name of a sharded index, whose shards are shown as one index with their sums; may be given several times.
+    #[arg(long, value_name = "NAME", value_parser = Bytes::parser())]
+    sharded: Vec<Bytes>,
     /// The prefix of a frontier to show even if it was not used; may be given several times.
     #[arg(long = "frontier", value_name = "PREFIX", value_parser = Bytes::parser())]
     frontiers: Vec<Bytes>,
@@ -116,9 +120,19 @@ struct Expiring {
 #[derive(Serialize)]
 struct IndexView {
     db: u32,
-    prefix: String,
+    /// Prefix of the index, or name of a sharded one.
+    #[serde(flatten)]
+    name: IndexName,
     #[serde(flatten)]
     stats: Stats,
+}
+
+/// The name of an index.
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+enum IndexName {
+    Prefix(String),
+    Sharded(String),
 }
 
 impl View {
@@ -178,7 +192,7 @@ impl View {
                     let (db, prefix) = place(name);
                     IndexView {
                         db,
-                        prefix,
+                        name: IndexName::Prefix(prefix),
                         stats: stats.clone(),
                     }
                 })
@@ -198,29 +212,31 @@ impl Top {
         let wanted = Wanted {
             indexes: self.indexes.clone(),
             frontiers: self.frontiers.clone(),
+            sharded: self.sharded.clone(),
             limit: usize::from(self.limit),
             busy: screen::EXPIRING,
             ..Wanted::default()
         };
         let mut observed = Observed::new(&self.redis);
+        let mut sharded = ShardedIndexes::new(std::slice::from_ref(&self.redis));
         let before = observed.look(&wanted)?;
         let before = (before, Instant::now());
         if self.once || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
             thread::sleep(self.interval);
-            let (view, _) = view(&mut observed, &wanted, &before)?;
+            let (view, _) = view(&mut observed, &mut sharded, &wanted, &before)?;
             self.print(&view)?;
             return Ok(true);
         }
         if self.json {
             return self.live(before, |before| {
-                let (view, seen) = view(&mut observed, &wanted, before)?;
+                let (view, seen) = view(&mut observed, &mut sharded, &wanted, before)?;
                 print_json(&view).map(|()| Some(seen))
             });
         }
         let term = Term::stdout();
         let screen = screen::Screen::open(term)?;
         self.live(before, |before| {
-            match view(&mut observed, &wanted, before) {
+            match view(&mut observed, &mut sharded, &wanted, before) {
                 Ok((view, seen)) => {
                     screen.draw(&with_keys(view.lines(&self.redis)))?;
                     Ok(Some(seen))
@@ -282,11 +298,20 @@ fn with_keys(mut lines: Vec<String>) -> Vec<String> {
 /// Queries the server and computes the view; also returns the counters to compare the next query with.
 fn view(
     observed: &mut Observed,
+    sharded: &mut ShardedIndexes,
     wanted: &Wanted,
     (before, at): &(Observation, Instant),
 ) -> io::Result<(View, (Observation, Instant))> {
     let seen = observed.look(wanted)?;
     let looked = Instant::now();
-    let view = View::of(&seen, before, looked - *at, now());
+    let mut view = View::of(&seen, before, looked - *at, now());
+    for name in &wanted.sharded {
+        let (name, stats) = sharded.stats(name)?;
+        view.indexes.push(IndexView {
+            db: name.db,
+            name: IndexName::Sharded(name.text()),
+            stats,
+        });
+    }
     Ok((view, (seen, looked)))
 }

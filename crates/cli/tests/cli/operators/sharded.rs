@@ -1,15 +1,14 @@
 //! Tests `crawlspace dedupe … --sharded`.
 
-use std::time::{Duration, Instant};
-
 use crawlspace_client::dedupe::{Added, Adding, Revisited, Revisiting, Sharded};
 use redis_tests::{
-    Cluster, DATE, Options, Outcome, Program, Server, assert_contains, assert_starts, ok, outcome,
+    Cluster, DATE, Outcome, Program, Server, assert_contains, assert_lacks, assert_starts, outcome,
     sha256_of, until,
 };
 use serde_json::{Value, json};
 
 use crate::index::{Warc, hash};
+use crate::operators::monitoring::figures;
 use crate::tool::tool;
 
 const NAME: &str = "coll-42";
@@ -111,38 +110,6 @@ fn commands_work_on_all_shards() {
     assert_eq!(dedupe(&cluster, "profile").exits(0).out, "document\n");
 }
 
-/// Starts a replica of a node of the cluster, and waits until it has the data of the node.
-fn replica_of(cluster: &Cluster, node: &Server) -> Server {
-    let options = Options::new().cluster_enabled();
-    let replica = options
-        .args(&["--cluster-announce-ip", "127.0.0.1"])
-        .start();
-    let mut c = replica.wire();
-    let first = &cluster.nodes()[0];
-    let bus = ok!(first.wire(), "CONFIG", "GET", "cluster-port").pairs()[0]
-        .1
-        .text();
-    ok!(c, "CLUSTER", "MEET", "127.0.0.1", first.port(), bus);
-    let id = ok!(node.wire(), "CLUSTER", "MYID").text();
-    until("the replica knows its master", || {
-        !c.call(&["CLUSTER", "REPLICATE", &id]).is_error()
-    });
-    until("all nodes know the replica", || {
-        let knows = |one: &Server| {
-            !ok!(one.wire(), "CLUSTER", "REPLICAS", &id)
-                .items()
-                .is_empty()
-        };
-        cluster.nodes().iter().all(knows)
-    });
-    until("the replica is connected", || {
-        ok!(c, "INFO", "replication")
-            .text()
-            .contains("master_link_status:up")
-    });
-    replica
-}
-
 /// Returns the counts that do not depend on the storage.
 fn counts(stats: &Value) -> Vec<&Value> {
     [
@@ -187,7 +154,7 @@ fn import_during_a_failover_and_a_reshard_counts_every_record_once() {
     let index = Sharded::open(&cluster.url(), NAME, 12).unwrap();
     // The failover is on another node than the move.
     let failing = cluster.owner(index.shards()[6].prefix());
-    let replica = replica_of(&cluster, failing);
+    let replica = cluster.replica_of(failing);
     let url = cluster.url();
     let mut import = Program::start(tool(format!("{words} --redis {url} --sharded {NAME}")));
     let added = |hashes: u64| {
@@ -206,15 +173,7 @@ fn import_during_a_failover_and_a_reshard_counts_every_record_once() {
         .find(|node| ![from, to].contains(&node.port()));
     cluster.move_slot(moving, to.expect("a third node"));
     added(5_000);
-    let (mut c, mut asked) = (replica.wire(), None::<Instant>);
-    until("the replica is the master", || {
-        // A failover that takes longer than five seconds is aborted.
-        if asked.is_none_or(|asked| asked.elapsed() > Duration::from_secs(6)) {
-            asked = Some(Instant::now());
-            c.call(&["CLUSTER", "FAILOVER"]);
-        }
-        ok!(c, "ROLE").items()[0].text() == "master"
-    });
+    cluster.fail_over_to(&replica);
     assert!(import.ended().is_none(), "the import was too fast");
     let ended = import.end();
     assert!(ended.status.success(), "{}", ended.errors);
@@ -238,4 +197,52 @@ fn import_during_a_failover_and_a_reshard_counts_every_record_once() {
     for number in (0..27_500).step_by(1_237) {
         dedupe(&cluster, &format!("lookup {}", hash(number))).exits(0);
     }
+}
+
+#[test]
+fn exporter_and_top_add_up_the_shards() {
+    let cluster = Cluster::start(3);
+    let index = Sharded::open(&cluster.url(), NAME, 7).unwrap();
+    add(&index, "a", 0..40);
+    index.commit("a").unwrap();
+    add(&index, "b", 40..45);
+    let nodes: Vec<String> = cluster
+        .nodes()
+        .iter()
+        .map(|node| format!("--redis {}", node.url()))
+        .collect();
+    let nodes = nodes.join(" ");
+    let apart = outcome(tool(format!("exporter --once {nodes}"))).exits(0);
+    assert_eq!(apart.out.matches("\ncrawlspace_index_hashes{").count(), 7);
+
+    let words = format!("exporter --once {nodes} --sharded {NAME} --sharded none");
+    let seen = outcome(tool(words)).exits(1);
+    assert_contains(&seen.errors, "none: no sharded index has the name 'none'");
+    assert_lacks(&seen.out, "{coll-42-");
+    let figures = figures(&seen.out);
+    let value = |name: &str, labels: &str| figures[&format!("crawlspace_{name}{{{labels}}}")];
+    assert_eq!(value("sharded_up", "index=\"coll-42\""), 1.0);
+    assert_eq!(value("sharded_up", "index=\"none\""), 0.0);
+    let all = "db=\"0\",index=\"coll-42\"";
+    assert_eq!(value("index_hashes", all), 40.0);
+    assert_eq!(value("index_records", all), 40.0);
+    let crawls = |state: &str| value("index_crawls", &format!("{all},state=\"{state}\""));
+    assert_eq!([crawls("committed"), crawls("uncommitted")], [1.0, 1.0]);
+    for node in cluster.nodes() {
+        let server = format!("server=\"127.0.0.1:{}\",kind=\"index\"", node.port());
+        assert_eq!(value("not_exported", &server), 0.0);
+    }
+
+    let words = format!("top --once --interval 20ms --redis {}", cluster.url());
+    let view = outcome(tool(format!("{words} --json --sharded {NAME}"))).exits(0);
+    let view = view.object();
+    let [one] = &view["indexes"].as_array().unwrap()[..] else {
+        panic!("one index: {view}");
+    };
+    assert_eq!(
+        [&one["sharded"], &one["hashes"], &one["uncommitted"]],
+        [&json!(NAME), &json!(40), &json!(1)]
+    );
+    let missing = outcome(tool(format!("{words} --sharded none"))).exits(1);
+    assert_contains(&missing.errors, "no sharded index has the name 'none'");
 }

@@ -5,13 +5,17 @@ use crawlspace_client::frontier;
 use crawlspace_client::tags;
 use crawlspace_serve::metrics::Metrics;
 
-use super::Look;
-use crate::observe::{Job, Observation, Seen};
+use super::Looks;
+use crate::observe::{Job, Name, Observation, Seen};
 
 const GAUGE: &str = "gauge";
 
-/// Formats the metrics of all these servers.
-pub(super) fn of(looks: &[Look]) -> String {
+/// Formats the metrics of all these servers and sharded indexes.
+pub(super) fn of(looks: &Looks) -> String {
+    let Looks {
+        servers: looks,
+        sharded,
+    } = looks;
     let mut out = Metrics::default();
     out.family("build_info", GAUGE, "Version of the program.");
     out.sample("build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
@@ -33,17 +37,25 @@ pub(super) fn of(looks: &[Look]) -> String {
         let server = [("server", &look.server[..])];
         out.sample("scrape_duration_seconds", &server, look.took.as_secs_f64());
     }
+    let help = "1 if all shards of a sharded index answer.";
+    out.family("sharded_up", GAUGE, help);
+    for look in sharded {
+        let up = f64::from(u8::from(look.outcome.is_ok()));
+        out.sample("sharded_up", &[("index", &look.name)], up);
+    }
+    let sharded = sharded.iter().filter_map(|look| look.outcome.as_ref().ok());
     let seen = looks.iter().filter_map(|look| {
         let seen = look.outcome.as_ref().ok()?;
         Some((&look.server[..], seen))
     });
     let seen: Vec<(&str, &Observation)> = seen.collect();
     of_servers(&mut out, &seen);
-    each(&mut out, &seen, INDEX, "index", |seen| &seen.indexes);
-    each(&mut out, &seen, FRONTIER, "frontier", |seen| {
-        &seen.frontiers
-    });
-    each(&mut out, &seen, SPACE, "space", |seen| &seen.spaces);
+    let mut indexes = all(&seen, |seen| &seen.indexes);
+    indexes.extend(sharded.map(|(name, stats)| (None, name, stats)));
+    each(&mut out, INDEX, "index", &indexes);
+    let frontiers = all(&seen, |seen| &seen.frontiers);
+    each(&mut out, FRONTIER, "frontier", &frontiers);
+    each(&mut out, SPACE, "space", &all(&seen, |seen| &seen.spaces));
     let help = "Indexes, frontiers and tag spaces that are not exported, because there are more than the limit.";
     out.family("not_exported", GAUGE, help);
     for (server, seen) in &seen {
@@ -220,29 +232,36 @@ fn by_kind([records, files, tags]: [u64; 3]) -> Vec<(&'static str, f64)> {
     ]
 }
 
-/// Writes the metrics of data sets of one kind.
-fn each<T>(
-    out: &mut Metrics,
-    seen: &[(&str, &Observation)],
-    figures: &[Of<T>],
-    kind: &'static str,
+/// A data set and its figures, with the name of its server. A sharded index has no single server.
+type Dataset<'a, T> = (Option<&'a str>, &'a Name, &'a T);
+
+/// Returns the data sets of one kind of all servers.
+fn all<'a, T>(
+    seen: &[(&'a str, &'a Observation)],
     of: fn(&Observation) -> &Seen<T>,
-) {
+) -> Vec<Dataset<'a, T>> {
+    let all = seen.iter().flat_map(|(server, seen)| {
+        let figures = of(seen).figures.iter();
+        figures.map(|(name, figures)| (Some(*server), name, figures))
+    });
+    all.collect()
+}
+
+/// Writes the metrics of data sets of one kind.
+fn each<T>(out: &mut Metrics, figures: &[Of<T>], kind: &'static str, datasets: &[Dataset<'_, T>]) {
     for (name, type_, help, values) in figures {
         out.family(name, type_, help);
         let by = if kind == "space" { "kind" } else { "state" };
-        for (server, seen) in seen {
-            for (dataset, figures) in &of(seen).figures {
-                let (db, text) = (dataset.db.to_string(), dataset.text());
-                for (value, n) in values(figures) {
-                    let labels = [("server", *server), ("db", &db), (kind, &text), (by, value)];
-                    let labels = if value.is_empty() {
-                        &labels[..3]
-                    } else {
-                        &labels
-                    };
-                    out.sample(name, labels, n);
+        for (server, dataset, figures) in datasets {
+            let (db, text) = (dataset.db.to_string(), dataset.text());
+            for (value, n) in values(figures) {
+                let server = server.map(|server| ("server", server));
+                let mut labels: Vec<(&str, &str)> = server.into_iter().collect();
+                labels.extend([("db", &db[..]), (kind, &text)]);
+                if !value.is_empty() {
+                    labels.push((by, value));
                 }
+                out.sample(name, &labels, n);
             }
         }
     }

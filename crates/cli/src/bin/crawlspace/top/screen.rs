@@ -5,7 +5,7 @@ use std::io;
 use console::Term;
 use crawlspace_client::dedupe::Storage;
 
-use super::{FrontierView, IndexView, JobView, View};
+use super::{FrontierView, IndexName, JobView, View};
 use crate::columns::{Columns, cut};
 use crate::observe;
 use crate::table::{bytes, count, duration, share};
@@ -103,9 +103,11 @@ impl View {
     fn indexes(&self) -> Vec<String> {
         let mut table =
             Columns::new("index | hashes> | crawls> | in progress> | revisits> | saved> | memory>");
-        for IndexView { db, prefix, stats } in &self.indexes {
+        for index in &self.indexes {
+            let stats = &index.stats;
+            let (IndexName::Prefix(named) | IndexName::Sharded(named)) = &index.name;
             table.row([
-                name(*db, prefix, false),
+                name(index.db, named, false),
                 count(stats.hashes),
                 count(stats.crawls),
                 count(stats.uncommitted),
