@@ -180,13 +180,6 @@ impl<S: Steps> Sharded<S> {
         let noted = self.note(&run, &counted).await;
         sent?;
         noted?;
-        // If no shard has committed any records of a crawl, there is nothing to finish.
-        let none = left.iter().filter(|(at, _)| {
-            let failed = sums[*at].as_ref().err();
-            counts[*at].is_none() && failed.is_some_and(|error| !error.is_connection())
-        });
-        let none: Vec<&[u8]> = none.map(|(_, crawl)| *crawl).collect();
-        self.end(&run, &none, &Marks::default()).await?;
 
         let left = those(&sums);
         let batch = Batch::new();
@@ -211,6 +204,14 @@ impl<S: Steps> Sharded<S> {
             sums[at] = at_home.map(|at_home| earlier.plus(at_home));
         }
         self.end(&run, &done, &marks).await?;
+        // If no shard has committed any records of a crawl, this run leaves nothing to finish.
+        let unchanged = crawls.iter().zip(&sums).zip(&counts);
+        let unchanged = unchanged.filter(|((_, sum), count)| {
+            let failed = sum.as_ref().err();
+            count.is_none() && failed.is_some_and(|error| !error.is_connection())
+        });
+        let unchanged: Vec<&[u8]> = unchanged.map(|((crawl, _), _)| *crawl).collect();
+        self.end(&run, &unchanged, &Marks::default()).await?;
         Ok(sums)
     }
 

@@ -73,6 +73,7 @@ fn operation_interrupted_at_any_step_is_finished_by_another_client() {
     let jobs = jobs! {
         "commit" => |many| many.commit(b"new"),
         "commit again" => |many| many.commit(b"again"),
+        "commit each" => |many| many.commit_each(&[b"again", b"new"]),
         "cancel" => |many| many.cancel(b"new"),
         "cancel again" => |many| many.cancel(b"again"),
         "remove" => |many| many.remove(&[b"old", b"again"]),

@@ -384,6 +384,33 @@ fn crawl_without_records_in_the_home_shard_is_committed() {
 }
 
 #[test]
+fn crawls_committed_together_have_the_results_of_single_commits() {
+    let redis = Redis::start();
+    let fill = |name: &str| {
+        let many = Sharded::open(&redis.url(), name, 4).unwrap();
+        let crawls = [&b"a"[..], b"b", b"c"];
+        for (crawl, numbers) in crawls.into_iter().zip([0..60, 30..90, 0..1]) {
+            let records = records(numbers);
+            let added = added(&records);
+            many.add(crawl, &Adding::default(), &added).unwrap();
+        }
+        many
+    };
+    let ids: [&[u8]; 5] = [b"b", b"none", b"a", b"x:counts", b"c"];
+    let (single, together) = (fill("single"), fill("together"));
+    let expected = ids.map(|crawl| single.commit(crawl).map_err(|error| error.code()));
+    let committed = together.commit_each(&ids).unwrap().into_iter();
+    let committed: Vec<_> = committed
+        .map(|one| one.map_err(|error| error.code()))
+        .collect();
+    assert_eq!(committed, expected);
+    assert_eq!(committed.iter().filter(|one| one.is_ok()).count(), 3);
+    assert_eq!(together.crawls(None).unwrap(), single.crawls(None).unwrap());
+    assert_eq!(together.unfinished().unwrap(), []);
+    assert_eq!(together.commit_each(&[]).unwrap().len(), 0);
+}
+
+#[test]
 fn async_calls_have_the_same_results() {
     let redis = Redis::start();
     crate::server::run(async {
