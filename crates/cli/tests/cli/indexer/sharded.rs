@@ -175,7 +175,7 @@ fn revisits_in_shards_wait_for_their_originals() {
                 break;
             }
             killed(program, &relay);
-            bytes = bytes * 3 / 2 + 1_000;
+            bytes = bytes * 6 / 5 + 1_000;
         }
         assert_once(&stage, &name);
     }
