@@ -14,8 +14,8 @@ use crate::aligned::ALIGNED;
 
 const NAME: &CStr = c"crawlspace";
 
-/// Version of the module as a single number, as the server expects.
-const VERSION: c_int = 100;
+/// Version of the module as a single number, as the server expects: 200 is 0.2.0.
+const VERSION: c_int = 200;
 
 /// Registration data of a command family.
 pub struct Family {
