@@ -41,6 +41,8 @@ pub(super) struct Source {
     server: Server,
     prefix: Vec<u8>,
     pub(super) profile: Profile,
+    /// True if the hashes of the index are in a packed value.
+    is_packed: bool,
 }
 
 /// A part of the records of a crawl.
@@ -81,14 +83,18 @@ impl Source {
     /// Connects, and checks that the index can be copied.
     pub(super) fn open(url: &str, prefix: &[u8]) -> Result<Source, Error> {
         let server = Server::options(url).only_one().open();
-        let source = Source {
+        let mut source = Source {
             server: server.map_err(Error::Source)?,
             prefix: prefix.to_vec(),
             profile: Profile::Document,
+            is_packed: false,
         };
-        if source.exists("packedhashes")? {
+        source.is_packed = source.exists("packedhashes")?;
+        if source.is_packed && !source.reads_packed()? {
             return Err(Error::Refused(
-                "the source is packed: run crawlspace dedupe unpack there first, or use replication".to_owned(),
+                "the source is packed, and its version of the module is older than 0.2.0: run crawlspace dedupe unpack \
+                 there first"
+                    .to_owned(),
             ));
         }
         if source.exists("to-remove-crawls")? {
@@ -99,6 +105,23 @@ impl Source {
             ));
         }
         Ok(source)
+    }
+
+    /// Returns true if the source has the commands that read the hashes of a packed index.
+    fn reads_packed(&self) -> Result<bool, Error> {
+        let mut known = redis::cmd("COMMAND");
+        known.arg("INFO").arg("DEDUPE.HSCAN");
+        let known: Vec<redis::Value> = self.ask(known)?;
+        Ok(!matches!(known[..], [redis::Value::Nil] | []))
+    }
+
+    /// Returns a command that reads the merged index or the records of a crawl.
+    fn reading(&self, name: &str, key: &[u8]) -> Cmd {
+        if self.is_packed {
+            command(&format!("DEDUPE.{name}"), key)
+        } else {
+            command(name, key)
+        }
     }
 
     fn key(&self, name: impl AsRef<[u8]>) -> Vec<u8> {
@@ -188,7 +211,7 @@ impl Source {
 
     fn profile_of_records(&self, crawls: &Crawls) -> Result<Profile, Error> {
         for crawl in crawls.keys() {
-            let mut first = command("HSCAN", &self.key([b"h:", &crawl[..]].concat()));
+            let mut first = self.reading("HSCAN", &self.key([b"h:", &crawl[..]].concat()));
             first.arg(NO_CURSOR).arg("COUNT").arg(1);
             let (_, record): Scanned = self.ask(first)?;
             if let Some(hash) = record.first() {
@@ -263,7 +286,7 @@ impl Source {
                 .iter()
                 .map(|(crawl, _)| {
                     let records = self.key([b"h:", &crawl[..]].concat());
-                    batch.ask(Call::new(command("HLEN", &records)))
+                    batch.ask(Call::new(self.reading("HLEN", &records)))
                 })
                 .collect();
             batch.send(&self.server).map_err(Error::Source)?;
@@ -306,6 +329,28 @@ impl Source {
         Ok(details)
     }
 
+    /// Asks for the owners of hashes, which alternate with their records.
+    fn ask_owners(
+        &self,
+        batch: &Batch,
+        merged: &[u8],
+        records: &[Vec<u8>],
+    ) -> Vec<Pending<Vec<Option<Vec<u8>>>>> {
+        let hashes: Vec<&Vec<u8>> = records.iter().step_by(2).collect();
+        // A packed index has no command that reads several fields.
+        let (name, size) = if self.is_packed {
+            ("HGET", 1)
+        } else {
+            ("HMGET", PAGE.max(hashes.len()))
+        };
+        let ask = |some: &[&Vec<u8>]| {
+            let mut owners = self.reading(name, merged);
+            owners.arg(some);
+            batch.ask(Call::new(owners))
+        };
+        hashes.chunks(size).map(ask).collect()
+    }
+
     /// Reads the records of a crawl and, of a committed one, their owners, until `each` returns false.
     pub(super) fn read_records(
         &self,
@@ -324,18 +369,11 @@ impl Source {
         while cursor.is_some() || !read.is_empty() {
             let batch = Batch::new();
             let next: Option<Pending<Scanned>> = cursor.take().map(|cursor| {
-                let mut scan = command("HSCAN", &records);
+                let mut scan = self.reading("HSCAN", &records);
                 scan.arg(cursor).arg("COUNT").arg(PAGE);
                 batch.ask(Call::new(scan))
             });
-            let owners: Option<Pending<Vec<Option<Vec<u8>>>>> = (committed && !read.is_empty())
-                .then(|| {
-                    let mut owners = command("HMGET", &merged);
-                    read.iter().step_by(2).for_each(|hash| {
-                        owners.arg(&hash[..]);
-                    });
-                    batch.ask(Call::new(owners))
-                });
+            let owners = self.ask_owners(&batch, &merged, if committed { &read } else { &[] });
             batch.send(&self.server).map_err(Error::Source)?;
             let pairs = std::mem::take(&mut read);
             if let Some(next) = next {
@@ -346,9 +384,9 @@ impl Source {
             if pairs.is_empty() {
                 continue;
             }
-            let owners = owners.map_or(Ok(Vec::new()), Pending::take);
-            let owners = owners.map_err(Error::Source)?.into_iter();
-            let owned = pairs.iter().step_by(2).zip(owners);
+            let owners = owners.into_iter().map(Pending::take);
+            let owners: Vec<Vec<_>> = owners.collect::<Result<_, _>>().map_err(Error::Source)?;
+            let owned = pairs.iter().step_by(2).zip(owners.concat());
             let owned = owned.filter(|(_, owner)| owner.as_deref() == Some(crawl));
             let owned = owned.map(|(hash, _)| hash.clone()).collect();
             if !each(Page { pairs, owned }) {

@@ -6,7 +6,7 @@ use redis_tests::{
 };
 use serde_json::{Value, json};
 
-use crate::operators::stage::{crawlspace, index};
+use crate::operators::stage::crawlspace;
 use crate::tool::tool;
 
 const P: &str = "{coll-42}:";
@@ -209,11 +209,6 @@ fn copy_is_refused_if_it_would_mix_indexes() {
     refused("Browsertrix is purging the source");
     assert_eq!(ok!(target.wire(), "DEDUPE.CRAWLS", P).items(), []);
 
-    let packed = Options::new().packed().start();
-    let mut c = index(&packed);
-    ok!(c, "DEDUPE.PACK", P);
-    let refused = copy(&packed.url(), &target, "").exits(1);
-    assert_contains(&refused.errors, "the source is packed");
     // The target needs the module.
     let refused = copy(&source.url(), &source, "").exits(1);
     assert_starts(&refused.errors, "crawlspace: ");
@@ -408,13 +403,32 @@ fn bad_lines_are_reported_with_their_numbers() {
     assert_eq!(found.items()[0].items()[0].text(), "a");
 }
 
+/// Returns the lines of an export, in any order.
+fn lines_of(file: &std::path::Path) -> Vec<String> {
+    let text = std::fs::read_to_string(file).unwrap();
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    lines.sort_unstable();
+    lines
+}
+
 #[test]
-fn packed_index_is_not_exported() {
-    let server = Options::new().packed().start();
-    index(&server);
-    let refused = crawlspace(&server, P, "dedupe export").exits(1);
-    assert_eq!(refused.out, "");
-    assert_contains(&refused.errors, "the source is packed");
+fn packed_index_is_exported_and_copied_as_a_plain_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let [plain_file, packed_file] = ["plain", "packed"].map(|name| folder.path().join(name));
+    let source = Options::new().plain().start();
+    let mut c = owned_index(&source);
+    let exports = exported(&source, &plain_file);
+    let keys = copied_keys(&source);
+    c.ok("PACK");
+    assert_eq!(exported(&source, &packed_file), exports);
+    assert_eq!(lines_of(&packed_file), lines_of(&plain_file));
+    for more in ["", "--packed"] {
+        let target = Options::new().plain().start();
+        let done = copy(&source.url(), &target, more).exits(0).object();
+        assert_eq!(done["records"], 3_610, "{more}");
+        copied_keys(&target).assert_same(&keys, more);
+        DedupeIndex::of(&target, P).assert_consistent();
+    }
 }
 
 mod peers {
