@@ -89,6 +89,23 @@ impl Page {
         }
     }
 
+    /// Skips the records before a position. Returns the reader, the next record, and the number of bytes at the beginning
+    /// that a URI has in common with the last record that was skipped.
+    fn skip_to(&self, place: Position, uri: &[u8]) -> (Heads<'_>, Option<RecordHead<'_>>, usize) {
+        let mut heads = Heads::new(&self.0);
+        let mut common = 0;
+        loop {
+            heads.skip_run(place, uri, &mut common);
+            match heads.peek().expect("a page is whole") {
+                Some(head) if head.place < place => {
+                    common = head.common(common, uri);
+                    heads.accept(&head);
+                }
+                head => return (heads, head, common),
+            }
+        }
+    }
+
     /// Appends the records. The due time of the first record becomes relative to a base.
     pub(super) fn pack(&self, base: Millis, out: &mut Vec<u8>) {
         let split = split_first(&self.0).expect("a page is whole");
@@ -132,7 +149,7 @@ impl Page {
 
     /// Returns the first occupied position at or after a position.
     pub(super) fn first_from(&self, place: Position) -> Option<Position> {
-        let (_, found) = self.skip(|head| head.place < place);
+        let (_, found, _) = self.skip_to(place, b"");
         found.map(|head| head.place)
     }
 
@@ -230,15 +247,7 @@ impl Page {
 
     /// Inserts a URI; returns `None` if its position is occupied.
     pub(super) fn insert(&mut self, record: Record<'_>) -> Option<Stands> {
-        // Number of bytes at the beginning that the URI has in common with the one before it.
-        let mut common = 0;
-        let (heads, after) = self.skip(|head| {
-            let is_before = head.place < record.place;
-            if is_before {
-                common = head.common(common, record.uri);
-            }
-            is_before
-        });
+        let (heads, after, common) = self.skip_to(record.place, record.uri);
         if after.is_some_and(|after| after.place == record.place) {
             return None;
         }

@@ -93,7 +93,16 @@ const UNPRECEDENTED: Malformed = Malformed("refers to a URI before the first one
 
 /// Returns the length of the common prefix of two URIs.
 fn shared(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+    let mut whole = 0;
+    while let (Some(one), Some(other)) = (a[whole..].first_chunk(), b[whole..].first_chunk()) {
+        let differences = u64::from_le_bytes(*one) ^ u64::from_le_bytes(*other);
+        if differences != 0 {
+            return whole + differences.trailing_zeros() as usize / 8;
+        }
+        whole += 8;
+    }
+    let rest = a[whole..].iter().zip(&b[whole..]);
+    whole + rest.take_while(|(a, b)| a == b).count()
 }
 
 /// Appends a record. `before` is the previous record; `None` for the first one.
@@ -299,6 +308,47 @@ impl<'a> Heads<'a> {
             rest,
             end: parts.at(),
         }))
+    }
+
+    /// Consumes records that are before a position, as long as they have the same execution and depth as the one before
+    /// and short numbers. `common` is the number of bytes at the beginning that a URI has in common with that of the
+    /// last record.
+    pub(super) fn skip_run(&mut self, until: Position, uri: &[u8], common: &mut usize) {
+        let Some(mut place) = self.place else {
+            return;
+        };
+        let run = (place.execution, place.depth);
+        let is_before = run < (until.execution, until.depth);
+        if run > (until.execution, until.depth) {
+            return;
+        }
+        while let Some((&[head, due, more, len], after)) = self.bytes[self.at..].split_first_chunk()
+        {
+            let is_short = head & (SAME | TRIED) == SAME && (due | more | len) < 0x80;
+            let (kept, len) = (usize::from(head >> SHARED_SHIFT), usize::from(len));
+            let due = place.due + u64::from(due);
+            let step = u64::from(more >> 1);
+            let seq = if more & 1 == 0 {
+                place.seq.wrapping_add(step)
+            } else {
+                place.seq.wrapping_sub(step + 1)
+            };
+            let is_valid = kept <= self.uri_len && kept + len > 0 && len <= after.len();
+            if !(is_short && is_valid && kept < MAX_SHARED)
+                || seq >= MAX_NUMBER
+                || due > MAX_INTEGER
+                || !(is_before || (due, seq) < (until.due, until.seq))
+            {
+                break;
+            }
+            if kept <= *common {
+                *common = kept + shared(&after[..len], &uri[kept..]);
+            }
+            (place.due, place.seq) = (due, seq);
+            self.uri_len = kept + len;
+            self.at += 4 + len;
+        }
+        self.place = Some(place);
     }
 
     /// Consumes the record with this head.
