@@ -2,7 +2,7 @@
 //! `CHG.NEXT … EXECUTION`.
 //!
 //! An agenda exists only in memory. It is created when a client names an execution. After that, the groups
-//! that a command changed are examined again before the next search, or when the command ends. All groups
+//! that commands changed are examined again before the next search, or when they are many. All groups
 //! behind a shared gate form one entry of the agenda, so that opening or closing the gate changes one entry
 //! instead of thousands.
 

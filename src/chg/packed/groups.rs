@@ -455,6 +455,11 @@ impl Groups {
         self.watched.is_on
     }
 
+    /// Returns the number of changes that are recorded.
+    pub fn watched(&self) -> usize {
+        self.watched.slots.len()
+    }
+
     /// Returns the slots of the groups that changed since the last call.
     pub fn take_watched(&mut self) -> Vec<u32> {
         let mut slots = std::mem::take(&mut self.watched.slots);

@@ -34,6 +34,9 @@ const AWAY: &[u8] = b"chg_away";
 /// Sorted set of the leases with a second deadline.
 const LATER: &[u8] = b"chg_later";
 
+/// Number of changes of groups after which the agendas are updated without waiting for the next search. Lower in tests.
+const MAX_WATCHED: usize = if cfg!(test) { 4 } else { 64 };
+
 /// A packed frontier.
 #[derive(Clone, Default)]
 pub struct Packed {
@@ -739,7 +742,9 @@ impl Packed {
 
     /// Ends a command, and returns the log of its changes; `None` if nothing changed.
     pub fn flush(&mut self) -> Option<Vec<u8>> {
-        self.update_agendas();
+        if self.groups.watched() >= MAX_WATCHED {
+            self.update_agendas();
+        }
         self.retire_texts();
         let (log, executions) = (&mut self.log, &self.executions);
         self.groups
