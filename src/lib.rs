@@ -7,6 +7,7 @@ pub mod chg;
 pub mod dedupe;
 #[cfg(feature = "module")]
 mod marker;
+mod prefetch;
 pub mod storage;
 pub mod tags;
 mod texts;

@@ -1,11 +1,13 @@
 //! Adds URIs to groups: implements *Adding a uri* of the design document.
 
+use super::discover::Lookups;
 use super::error::{Error, Result};
 use super::frontier::Frontier;
 use super::group::Text;
 use super::groups::Loaded;
 use super::keys::{COUNTED, Keys};
 use super::known::Extra;
+use super::packed::Packed;
 use super::store::Store;
 use super::time::Millis;
 use super::transition::{Event, Seen};
@@ -77,12 +79,23 @@ impl<'a> Item<'a> {
     }
 }
 
+/// Options of an addition of URIs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct How {
+    /// Share of the execution in the fetches of each group.
+    pub weight: Option<u64>,
+    /// A URL that was done at least this long ago counts as new.
+    pub fresh: Option<Millis>,
+    /// Returns the counts of the groups of known URIs.
+    pub counts: bool,
+}
+
 /// The effect of adding a URI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entered {
     /// The URI was queued; the count of its group now.
     New(u64),
-    /// The URI was known; the count of the group now.
+    /// The URI was known; the count of the group now, if it was needed.
     Known(u64),
     /// The budget of the group is used up, or the execution was dropped.
     Refused,
@@ -169,7 +182,12 @@ impl<K: Store> Frontier<K> {
         now: Millis,
     ) -> Result<Counts> {
         let items = uris.iter().copied().map(Item::of);
-        let entered = self.enter(ks, execution, (weight, None), items, now)?;
+        let how = How {
+            weight,
+            counts: true,
+            ..How::default()
+        };
+        let entered = self.enter(ks, execution, how, items, now)?;
         let counts = entered.into_iter().map(|entered| match entered {
             Entered::New(n) | Entered::Known(n) => Some(n),
             Entered::Refused => None,
@@ -177,16 +195,20 @@ impl<K: Store> Frontier<K> {
         Ok(counts.collect())
     }
 
-    /// Adds URIs that the frontier keeps. If the execution remembers its URLs, a known one is not added, unless it was
-    /// done at least `fresh` ago.
+    /// Adds URIs that the frontier keeps. If the execution remembers its URLs, a known one is not added.
     pub(super) fn enter<'i>(
         &mut self,
         ks: &mut K,
         execution: &[u8],
-        (weight, fresh): (Option<u64>, Option<Millis>),
+        how: How,
         items: impl ExactSizeIterator<Item = Item<'i>> + Clone,
         now: Millis,
     ) -> Result<Vec<Entered>> {
+        let How {
+            weight,
+            fresh,
+            counts,
+        } = how;
         self.evict_idle(ks, now)?;
         if self.drops.has(ks, execution, now)? {
             return Ok(vec![Entered::Refused; items.len()]);
@@ -199,29 +221,41 @@ impl<K: Store> Frontier<K> {
                 ks.keeps_uris(&key)?;
             }
         }
-        let remembers = self.has_space(ks, execution)?;
+        let mut lookups = Lookups::default();
         let mut all = Vec::with_capacity(items.len());
         let mut added = 0;
-        for item in items {
+        let mut rest = items;
+        while rest.len() > 0 {
+            let found = lookups.next(ks, execution, rest.clone().map(|item| item.name()))?;
+            let item = rest.next().expect("one more");
             let (uri, name) = (item.url, item.name());
-            let is_known = remembers && !self.is_new(ks, execution, name, fresh, now)?;
+            let remembers = found.is_some();
+            let is_known = found.is_some_and(|found| !found.is_new(fresh, now));
+            if is_known && weight.is_none() && !counts {
+                all.push(Entered::Known(0));
+                continue;
+            }
             let mut loaded = self.groups.load(ks, uri.chg)?;
             self.reclaim(ks, &mut loaded, now)?;
-            let key = self.keys.uris_key(ks, uri.chg);
             let is_used_up = loaded.group.options.budget == Some(0);
-            let has = self.groups.kept(ks, &loaded, |kept| {
-                let first = kept.count_of(execution) == 0;
-                // The record of a URL shows whether the execution has the URL, but not in which group.
-                // Without records, the result of the change shows whether the group has the URL, unless the
-                // URL must not be added.
-                let matters = if remembers {
-                    is_known && weight.is_some()
-                } else {
-                    is_used_up
-                };
-                (first, matters && !first && kept.contains(execution, name))
-            })?;
-            let (first, is_here) = has.unwrap_or((true, false));
+            let (first, is_here) = if remembers && !is_known {
+                // Only plain frontiers list the groups of an execution.
+                (false, false)
+            } else {
+                let has = self.groups.kept(ks, &loaded, |kept| {
+                    let first = kept.count_of(execution) == 0;
+                    // The record of a URL shows whether the execution has the URL, but not in which group.
+                    // Without records, the result of the change shows whether the group has the URL, unless
+                    // the URL must not be added.
+                    let matters = if remembers {
+                        weight.is_some()
+                    } else {
+                        is_used_up
+                    };
+                    (first, matters && !first && kept.contains(execution, name))
+                })?;
+                has.unwrap_or((true, false))
+            };
             let known = is_here || is_known;
             if known && (weight.is_none() || !is_here) {
                 all.push(Entered::Known(loaded.group.uris));
@@ -243,12 +277,20 @@ impl<K: Store> Frontier<K> {
                 attempts: 0,
                 uri: name,
             };
-            if ks.change_uris(&key, &add)? != Changed::Added {
+            let change = match found {
+                Some(found) => {
+                    let add =
+                        |packed: &mut Packed| packed.add_url(uri.chg, &add, found, item.extra());
+                    ks.packed(add)?.unwrap_or(Changed::Nothing)
+                }
+                None => {
+                    let key = self.groups.uris_of(ks, &loaded);
+                    ks.change_uris(&key, &add)?
+                }
+            };
+            if change != Changed::Added {
                 all.push(Entered::Known(loaded.group.uris));
                 continue;
-            }
-            if item.extra() != Extra::default() {
-                self.set_extra(ks, uri.chg, (execution, name), item.extra())?;
             }
             spend(&mut loaded);
             loaded.group.keeps = true;

@@ -5,12 +5,14 @@ use std::hash::{BuildHasher, RandomState};
 use crawlspace_host::reply::Reply;
 use crawlspace_host::text::Shown;
 
-use super::add::{Entered, Item};
+use super::add::{Entered, How, Item};
 use super::error::{Error, Result};
 use super::frontier::Frontier;
+use super::groups::Loaded;
 use super::job::{Job, Lent};
-use super::known::{Extra, Known, Member, Misfit, Print, Shape, State, UNIT};
+use super::known::{Extra, Known, Member, Misfit, Print, Prints, Shape, State, UNIT};
 use super::packed::Packed;
+use super::packed::known::Found;
 use super::store::Store;
 use super::time::Millis;
 use super::transition::{Event, Seen};
@@ -48,6 +50,9 @@ pub struct Selection<'a> {
     pub state: Option<State>,
 }
 
+/// Number of URLs of a command whose records are prefetched together.
+const PREFETCHED: usize = 64;
+
 /// Returns a new secret key.
 fn secret() -> [u8; 16] {
     let random = || RandomState::new().hash_one(0).to_le_bytes();
@@ -76,6 +81,44 @@ pub(super) fn url_of<K: Store>(
         extra.url.map(<[u8]>::to_vec)
     })?;
     Ok(url.flatten())
+}
+
+/// Look-ups of the records of the URLs of a command, which prefetch the memory that they read.
+#[derive(Default)]
+pub(super) struct Lookups(std::vec::IntoIter<Prints>);
+
+impl Lookups {
+    /// Finds the record of the first of the URLs that follow in the command; `None` if the execution does not remember
+    /// its URLs.
+    pub(super) fn next<'u, K: Store>(
+        &mut self,
+        ks: &mut K,
+        execution: &[u8],
+        mut urls: impl Iterator<Item = &'u [u8]> + Clone,
+    ) -> Result<Option<Found>> {
+        let found = ks.packed(|packed| {
+            if self.0.len() == 0 {
+                let urls = urls.clone().take(PREFETCHED);
+                self.0 = packed.prefetch_urls(execution, urls).into_iter();
+            }
+            let prints = self.0.next()?;
+            packed.find_print((execution, urls.next()?), prints, None)
+        })?;
+        Ok(found.flatten())
+    }
+}
+
+impl Found {
+    /// Returns true if the URL is unknown, or was done at least `fresh` ago.
+    pub(super) fn is_new(&self, fresh: Option<Millis>, now: Millis) -> bool {
+        match self.known {
+            None => true,
+            Some(known) if known.state.has_text() => false,
+            Some(known) => {
+                fresh.is_some_and(|fresh| now.saturating_sub(known.changed_ms()) >= fresh)
+            }
+        }
+    }
 }
 
 impl<K: Store> Frontier<K> {
@@ -116,26 +159,6 @@ impl<K: Store> Frontier<K> {
     pub(super) fn has_space(&self, ks: &mut K, execution: &[u8]) -> Result<bool> {
         let has = ks.packed(|packed| packed.spaces().member(execution).is_some())?;
         Ok(has.unwrap_or(false))
-    }
-
-    /// Returns true if a URL is unknown, or was done at least `fresh` ago.
-    pub(super) fn is_new(
-        &self,
-        ks: &mut K,
-        execution: &[u8],
-        url: &[u8],
-        fresh: Option<Millis>,
-        now: Millis,
-    ) -> Result<bool> {
-        let found = ks.packed(|packed| packed.find_url(execution, url, None))?;
-        let known = found.flatten().and_then(|found| found.known);
-        Ok(match known {
-            None => true,
-            Some(known) if known.state.has_text() => false,
-            Some(known) => {
-                fresh.is_some_and(|fresh| now.saturating_sub(known.changed_ms()) >= fresh)
-            }
-        })
     }
 
     /// Makes an execution remember its URLs.
@@ -194,7 +217,12 @@ impl<K: Store> Frontier<K> {
             }
             self.space(ks, execution, &Asked::default(), now)?;
         }
-        self.enter(ks, execution, (weight, fresh), items.iter().copied(), now)
+        let how = How {
+            weight,
+            fresh,
+            counts: false,
+        };
+        self.enter(ks, execution, how, items.iter().copied(), now)
     }
 
     /// Stores the URL and the payload of a URL of an execution that is queued or leased in a group.
@@ -336,11 +364,22 @@ impl<K: Store> Frontier<K> {
         &mut self,
         ks: &mut K,
         group: &[u8],
+        ending: (&[u8], &Op<'_>),
+        now: Millis,
+    ) -> Result<()> {
+        let loaded = self.groups.load(ks, group)?;
+        self.end_loaded(ks, loaded, ending, now)
+    }
+
+    /// Does the same as [`Frontier::end_url`] for a group that was just loaded.
+    pub(super) fn end_loaded(
+        &mut self,
+        ks: &mut K,
+        mut loaded: Box<Loaded<K>>,
         (execution, op): (&[u8], &Op<'_>),
         now: Millis,
     ) -> Result<()> {
-        let mut loaded = self.groups.load(ks, group)?;
-        let key = self.keys.uris_key(ks, group);
+        let key = self.groups.uris_of(ks, &loaded);
         ks.change_uris(&key, op)?;
         self.clear_ended(ks, &loaded)?;
         self.ledger

@@ -180,13 +180,15 @@ impl<K: Store> Frontier<K> {
             let names: HashSet<&[u8]> = names.iter().copied().collect();
             held.retain(|uri| names.contains(&uri[..]));
         }
+        let mut first = Some(loaded);
         for uri in &held {
             let end = Op::End {
                 execution,
                 uri,
                 end: End::default(),
             };
-            self.end_url(ks, chg, (execution, &end), now)?;
+            let loaded = first.take().map_or_else(|| self.groups.load(ks, chg), Ok)?;
+            self.end_loaded(ks, loaded, (execution, &end), now)?;
         }
         Ok(held.len() as u64)
     }

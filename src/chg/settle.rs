@@ -1,10 +1,11 @@
 //! Ends or schedules URLs by name, with or without a lease.
 
-use super::add::{Entered, Item, Kept};
-use super::discover::Asked;
+use super::add::{Entered, How, Item, Kept};
+use super::discover::{Asked, Lookups};
 use super::error::Result;
 use super::frontier::Frontier;
 use super::known::{Extra, State};
+use super::packed::known::Found;
 use super::store::Store;
 use super::time::Millis;
 use super::transition::{Event, Seen};
@@ -48,9 +49,20 @@ impl<K: Store> Frontier<K> {
         if !self.has_space(ks, execution)? {
             self.space(ks, execution, &Asked::default(), now)?;
         }
-        let all = urls.iter().map(|url| match url.at {
-            Some(at) => self.schedule(ks, execution, url, at, now),
-            None => self.finish_url(ks, execution, url, status, now).map(Some),
+        let mut lookups = Lookups::default();
+        let each = urls.iter().enumerate();
+        let all = each.map(|(n, url)| {
+            let names = urls[n..].iter().map(|url| url.uri);
+            let Some(found) = lookups.next(ks, execution, names)? else {
+                return Ok(Some(false));
+            };
+            match url.at {
+                Some(at) => self.schedule(ks, execution, (url, found), at, now),
+                None => {
+                    let finished = self.finish_url(ks, execution, (url, found), status, now);
+                    finished.map(Some)
+                }
+            }
         });
         all.collect()
     }
@@ -60,13 +72,13 @@ impl<K: Store> Frontier<K> {
         &mut self,
         ks: &mut K,
         execution: &[u8],
-        url: &Settled<'_>,
+        (url, found): (&Settled<'_>, Found),
         status: Option<u16>,
         now: Millis,
     ) -> Result<bool> {
-        let Some(place) = self.standing(ks, execution, url.uri)? else {
+        let Some(place) = self.standing(ks, execution, (url.uri, found))? else {
             return self.with_known(ks, |packed| {
-                packed.mark_done(execution, url.uri, url.chg, status)
+                packed.mark_done(execution, url.uri, found, url.chg, status)
             });
         };
         let end = Op::End {
@@ -86,11 +98,11 @@ impl<K: Store> Frontier<K> {
         &mut self,
         ks: &mut K,
         execution: &[u8],
-        url: &Settled<'_>,
+        (url, found): (&Settled<'_>, Found),
         at: Millis,
         now: Millis,
     ) -> Result<Option<bool>> {
-        let Some(place) = self.standing(ks, execution, url.uri)? else {
+        let Some(place) = self.standing(ks, execution, (url.uri, found))? else {
             let kept = Kept {
                 chg: url.chg,
                 at,
@@ -102,7 +114,11 @@ impl<K: Store> Frontier<K> {
                 ..Item::of(kept)
             };
             let items = [item].into_iter();
-            let entered = self.enter(ks, execution, (None, Some(0)), items, now)?;
+            let how = How {
+                fresh: Some(0),
+                ..How::default()
+            };
+            let entered = self.enter(ks, execution, how, items, now)?;
             return Ok(match entered[0] {
                 Entered::New(_) => Some(true),
                 Entered::Known(_) => Some(false),
@@ -161,12 +177,16 @@ impl<K: Store> Frontier<K> {
     }
 
     /// Returns where a URL is queued or leased.
-    fn standing(&mut self, ks: &mut K, execution: &[u8], url: &[u8]) -> Result<Option<Standing>> {
+    fn standing(
+        &self,
+        ks: &mut K,
+        execution: &[u8],
+        (url, found): (&[u8], Found),
+    ) -> Result<Option<Standing>> {
+        let Some(known) = found.known.filter(|known| known.state.has_text()) else {
+            return Ok(None);
+        };
         self.with_known(ks, |packed| {
-            let known = packed.find_url(execution, url, None)?.known?;
-            if !known.state.has_text() {
-                return None;
-            }
             let (owner, group) = packed.group_of_url(execution, &known, url)?;
             Some(Standing {
                 state: known.state,

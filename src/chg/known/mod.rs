@@ -6,6 +6,7 @@
 mod extra;
 mod limits;
 mod record;
+mod short;
 mod space;
 mod table;
 mod text;
@@ -13,4 +14,5 @@ mod text;
 pub use extra::Extra;
 pub use limits::{Counts, Limits, Reached, Recounting, Tallies, Turned};
 pub use record::{Known, MAX_STATUS, State, UNIT};
-pub use space::{Member, Misfit, Print, Shape, Space, Spaces, name_of};
+pub use space::{Member, Misfit, Print, Prints, Shape, Space, Spaces, name_of};
+pub use table::Place;

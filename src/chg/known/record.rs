@@ -8,8 +8,7 @@
 //! | 2 | bits 0–9 status plus 1, bits 10–13 attempts, bits 14–15 state, little-endian |
 //! | 0 or 4 | number of the execution that discovered it, little-endian |
 
-use smallvec::SmallVec;
-
+use super::short::Short;
 use crate::chg::time::Millis;
 
 /// Resolution of the time of a change, in milliseconds.
@@ -20,6 +19,12 @@ const MAX_ATTEMPTS: u32 = 15;
 
 /// Highest HTTP status that a record can hold.
 pub const MAX_STATUS: u16 = 999;
+
+/// Maximum width of a record.
+pub(super) const MAX_WIDTH: usize = 12 + FIXED + 4;
+
+/// A record as it is stored.
+pub(in crate::chg) type Stored = Short<MAX_WIDTH>;
 
 /// Bytes of a record between its fingerprint and the number of its execution.
 const FIXED: usize = 9;
@@ -86,18 +91,18 @@ impl Known {
     }
 
     /// Writes a record of this width.
-    pub(in crate::chg) fn write(&self, print: &[u8], width: usize) -> SmallVec<[u8; 32]> {
-        let mut record = SmallVec::from_slice(print);
-        record.extend_from_slice(&self.group.to_le_bytes());
-        record.extend_from_slice(&self.changed.to_le_bytes()[..3]);
+    pub(in crate::chg) fn write(&self, print: &[u8], width: usize) -> Stored {
+        let mut record = [0; MAX_WIDTH];
+        let (head, rest) = record.split_at_mut(print.len());
+        head.copy_from_slice(print);
         let status = self.status.map_or(0, |status| status.min(MAX_STATUS) + 1);
         let attempts = self.attempts.min(MAX_ATTEMPTS) as u16;
         let bits = status | attempts << 10 | (self.state as u16) << 14;
-        record.extend_from_slice(&bits.to_le_bytes());
-        if record.len() < width {
-            record.extend_from_slice(&self.member.to_le_bytes());
-        }
-        record
+        rest[..4].copy_from_slice(&self.group.to_le_bytes());
+        rest[4..7].copy_from_slice(&self.changed.to_le_bytes()[..3]);
+        rest[7..FIXED].copy_from_slice(&bits.to_le_bytes());
+        rest[FIXED..FIXED + 4].copy_from_slice(&self.member.to_le_bytes());
+        Stored::new(record, width)
     }
 
     /// Reads a record with a fingerprint of this length; `None` if its status is out of range.

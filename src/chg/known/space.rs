@@ -2,23 +2,47 @@
 
 use std::collections::BTreeMap;
 
-use siphasher::sip128::SipHasher13;
-use smallvec::SmallVec;
+use siphasher::sip128::{Hash128, SipHasher13};
 
 use super::extra::Extra;
 use super::limits::{Limits, Recounting};
 use super::record::Known;
-use super::table::{Page, Table, position};
+use super::short::Short;
+use super::table::{Place, Table, position};
 use super::text::Texts;
 
 /// A fingerprint of a URL.
-pub type Print = SmallVec<[u8; 12]>;
+pub type Print = Short<12>;
 
 /// Number of different fingerprints that are tried for a URL.
 const TRIES: u64 = 4;
 
 /// Difference between these fingerprints: the golden ratio, which is odd.
 const STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The fingerprints of a URL, in the order in which they are tried.
+#[derive(Clone, Copy, Debug)]
+pub struct Prints {
+    hash: Hash128,
+    len: usize,
+    tried: u64,
+}
+
+impl Iterator for Prints {
+    type Item = Print;
+
+    fn next(&mut self) -> Option<Print> {
+        if self.tried == TRIES {
+            return None;
+        }
+        let first = self.hash.h1.wrapping_add(self.tried.wrapping_mul(STRIDE));
+        let mut bytes = [0; 12];
+        bytes[..8].copy_from_slice(&first.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.hash.h2.to_le_bytes()[..4]);
+        self.tried += 1;
+        Some(Print::new(bytes, self.len))
+    }
+}
 
 /// The layout of the records of a space. It never changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,13 +67,42 @@ impl Shape {
     }
 }
 
+/// The records of a space, by their width.
+#[derive(Clone)]
+enum Records {
+    Narrow(Table<16>),
+    Middle(Table<20>),
+    Wide(Table<24>),
+}
+
+/// Calls a method of the records of a space.
+macro_rules! records {
+    ($records:expr, $table:ident => $call:expr) => {
+        match $records {
+            Records::Narrow($table) => $call,
+            Records::Middle($table) => $call,
+            Records::Wide($table) => $call,
+        }
+    };
+}
+
+impl Records {
+    fn new(width: usize) -> Records {
+        match width {
+            17 => Records::Narrow(Table::default()),
+            21 => Records::Middle(Table::default()),
+            _ => Records::Wide(Table::default()),
+        }
+    }
+}
+
 /// The URLs that one or more executions know.
 #[derive(Clone)]
 pub struct Space {
     shape: Shape,
     /// Key of the fingerprints.
     secret: [u8; 16],
-    table: Table,
+    records: Records,
     /// Texts of URLs that are neither queued nor leased.
     texts: Texts,
     /// Additions to the records of queued and leased URLs, by fingerprint.
@@ -65,7 +118,7 @@ impl Space {
         Space {
             shape,
             secret,
-            table: Table::new(shape.width()),
+            records: Records::new(shape.width()),
             texts: Texts::new(shape.print_bytes()),
             extras: BTreeMap::new(),
             extra_bytes: 0,
@@ -85,7 +138,7 @@ impl Space {
 
     /// Returns the number of known URLs.
     pub fn len(&self) -> u64 {
-        self.table.len()
+        records!(&self.records, table => table.len())
     }
 
     /// Returns true if no URL is known.
@@ -93,22 +146,36 @@ impl Space {
         self.len() == 0
     }
 
-    /// Returns the fingerprints of a URL, in the order in which they are tried.
-    pub fn prints(&self, url: &[u8]) -> impl Iterator<Item = Print> + use<> {
-        let hash = SipHasher13::new_with_key(&self.secret).hash(url);
-        let len = self.shape.print_bytes();
-        (0..TRIES).map(move |n| {
-            let first = hash.h1.wrapping_add(n.wrapping_mul(STRIDE));
-            let mut print = Print::from_slice(&first.to_le_bytes());
-            print.extend_from_slice(&hash.h2.to_le_bytes()[..len - 8]);
-            print
-        })
+    /// Returns the fingerprints of a URL.
+    pub fn prints(&self, url: &[u8]) -> Prints {
+        Prints {
+            hash: SipHasher13::new_with_key(&self.secret).hash(url),
+            len: self.shape.print_bytes(),
+            tried: 0,
+        }
     }
 
-    /// Returns what is known of the URL with a fingerprint.
+    /// Prefetches the memory in which the records of URLs with these fingerprints are searched.
+    pub(in crate::chg) fn prefetch(&self, prints: &[Prints]) {
+        let hashes = prints.iter().map(|prints| prints.hash.h1);
+        records!(&self.records, table => table.prefetch(hashes));
+    }
+
+    /// Returns the place of a fingerprint, and what is known of its URL.
+    pub(in crate::chg) fn find(&self, print: &[u8]) -> (Place, Option<Known>) {
+        let (place, record) = records!(&self.records, table => table.find(print));
+        (
+            place,
+            record.and_then(|record| Known::read(&record, print.len())),
+        )
+    }
+
+    /// Returns what is known of the URL with a fingerprint. Accepts any bytes from 8 on, because logs may contain any.
     pub fn get(&self, print: &[u8]) -> Option<Known> {
-        let record = self.table.get(print)?;
-        Known::read(record, print.len())
+        if print.len() != self.shape.print_bytes() {
+            return None;
+        }
+        self.find(print).1
     }
 
     /// Returns true if anything belongs to URLs besides their records.
@@ -142,7 +209,7 @@ impl Space {
         let before = if bytes.is_empty() {
             self.extras.remove(print)
         } else {
-            self.extras.insert(Print::from_slice(print), bytes.into())
+            self.extras.insert(Print::of(print), bytes.into())
         };
         self.extra_bytes += bytes.len();
         self.extra_bytes -= before.map_or(0, |before| before.len());
@@ -168,13 +235,13 @@ impl Space {
 
     /// Returns some records of a walk, which starts at 0.
     pub(in crate::chg) fn page(&self, from: u64) -> (Vec<(Print, Known)>, Option<u64>) {
-        let page = self.table.page(from);
         let len = self.shape.print_bytes();
-        let known = page.records().filter_map(|record| {
-            let known = Known::read(record, len)?;
-            Some((Print::from_slice(&record[..len]), known))
-        });
-        (known.collect(), page.next)
+        let mut urls = Vec::new();
+        let next = records!(&self.records, table => table.page(from, &mut |record| {
+            let known = Known::read(record, len);
+            urls.extend(known.map(|known| (Print::of(&record[..len]), known)));
+        }));
+        (urls, next)
     }
 
     /// Returns some records of a walk with their positions, in order.
@@ -190,9 +257,10 @@ impl Space {
 
     /// Returns some records as they are stored.
     pub(in crate::chg) fn stored(&self, from: u64) -> (Vec<u8>, Option<u64>) {
-        let page: Page<'_> = self.table.page(from);
-        let bytes = page.records().flatten().copied().collect();
-        (bytes, page.next)
+        let mut bytes = Vec::new();
+        let each = &mut |record: &[u8]| bytes.extend_from_slice(record);
+        let next = records!(&self.records, table => table.page(from, each));
+        (bytes, next)
     }
 }
 
@@ -333,6 +401,17 @@ impl Spaces {
 
     /// Stores what is known of a URL; `None` forgets it. Returns what was known before.
     pub fn set(&mut self, name: &[u8], print: &[u8], known: Option<Known>) -> Option<Known> {
+        self.set_at(name, print, None, known)
+    }
+
+    /// Does the same as [`Spaces::set`]. The place of the record is searched unless it is given.
+    pub(in crate::chg) fn set_at(
+        &mut self,
+        name: &[u8],
+        print: &[u8],
+        place: Option<Place>,
+        known: Option<Known>,
+    ) -> Option<Known> {
         let space = self.spaces.get_mut(name)?;
         if print.len() != space.shape.print_bytes() {
             return None;
@@ -340,15 +419,11 @@ impl Spaces {
         let before = match known {
             Some(known) => {
                 let record = known.write(print, space.shape.width());
-                let before = space.table.put(print.len(), &record);
-                before.and_then(|record| Known::read(&record, print.len()))
+                records!(&mut space.records, table => table.put(place, print.len(), &record))
             }
-            None => {
-                let before = space.get(print);
-                space.table.remove(print);
-                before
-            }
+            None => records!(&mut space.records, table => table.remove(print)),
         };
+        let before = before.and_then(|record| Known::read(&record, print.len()));
         if space.texts.len() > 0 && known.is_none_or(|known| known.state.has_text()) {
             self.removed.extend(space.texts.take(print));
         }
@@ -366,11 +441,7 @@ impl Spaces {
         let Some(space) = self.spaces.get_mut(name) else {
             return;
         };
-        let known = space
-            .table
-            .get(print)
-            .and_then(|record| Known::read(record, print.len()));
-        if known.is_some_and(|known| known.state.has_text()) {
+        if space.get(print).is_some_and(|known| known.state.has_text()) {
             space.set_extra(print, bytes);
         }
     }
@@ -456,7 +527,10 @@ impl Spaces {
         let spaces = self.spaces.values();
         let each = spaces.map(|space| {
             let texts = space.texts.memory();
-            space.table.memory() + texts + space.extras.len() * 96 + space.extra_bytes
+            records!(&space.records, table => table.memory())
+                + texts
+                + space.extras.len() * 96
+                + space.extra_bytes
         });
         each.sum::<usize>() + (self.members.len() + self.spaces.len()) * 240 + self.limits.memory()
     }
@@ -464,15 +538,42 @@ impl Spaces {
     /// Returns the number of memory blocks.
     pub fn pieces(&self) -> usize {
         let spaces = self.spaces.values();
-        let each =
-            spaces.map(|space| space.table.pieces() + space.texts.pieces() + space.extras.len());
+        let each = spaces.map(|space| {
+            records!(&space.records, table => table.pieces())
+                + space.texts.pieces()
+                + space.extras.len()
+        });
         each.sum::<usize>() + self.limits.pieces()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::record::State;
     use super::*;
+
+    #[test]
+    fn fingerprint_of_another_length_is_unknown() {
+        let mut spaces = Spaces::default();
+        let joined = spaces.join(b"a", b"ea", Shape::default(), [0; 16], None);
+        assert_eq!(joined, Ok(()));
+        let known = Known {
+            state: State::Queued,
+            attempts: 0,
+            status: None,
+            changed: 1,
+            group: 2,
+            member: 0,
+        };
+        let record = known.write(&[7; 8], 17);
+        spaces.set(b"ea", &[7; 8], Some(known));
+        spaces.set_extra(b"ea", &record, b"extra");
+        spaces.set_extra(b"ea", &[7; 12], b"extra");
+        let space = spaces.space(b"ea").unwrap();
+        assert!(!space.has_extras());
+        assert_eq!(space.get(&[7; 8]), Some(known));
+        assert_eq!(space.get(&record), None);
+    }
 
     #[test]
     fn executions_of_a_shared_space_have_numbers_of_their_own() {

@@ -3,35 +3,53 @@
 //! A record begins with its fingerprint, which is evenly distributed, so that it is its own hash. The buckets of a
 //! [`linear`](crawlspace_compact::linear) hash table are lists of chunks of the same size: buckets of many sizes in one
 //! block each would leave a third of the memory of the process unused, because buckets change their sizes all the time.
+//!
+//! The list of the chunks also contains one byte of each fingerprint, the tag. A lookup compares the tags of a bucket,
+//! which are in a few adjacent cache lines, and reads only the records with the same tag.
 
 use crawlspace_compact::blocks::Blocks;
 use crawlspace_compact::linear::{Bucket, Linear};
-use smallvec::SmallVec;
+use crawlspace_host::sizes::class;
+
+use super::record::{MAX_WIDTH, Stored};
+use crate::prefetch;
 
 /// Mean number of records per bucket.
-const FULL: usize = 80;
+const FULL: usize = 128;
 
-/// Size of a chunk in bytes: a size class of jemalloc, and just above a multiple of the width of most records (17).
-const CHUNK: usize = 256;
+/// Number of records per chunk.
+const EACH: usize = 16;
+
+/// Number of chunks by which a list grows. Lists of many sizes would leave memory unused.
+const GROWTH: usize = 4;
+
+/// Position of the tag in a record. The first bytes of a record select its bucket, so that they tell less.
+const TAG: usize = 7;
+
+/// The bits of a hash that are not in the tag.
+const UNTAGGED: u64 = (1 << (8 * TAG)) - 1;
+
+/// A chunk of records: the tag of each, and the `R` other bytes, whose size in total is a size class of jemalloc.
+#[derive(Clone, Debug)]
+struct Chunk<const R: usize> {
+    tags: [u8; EACH],
+    rests: Box<[[u8; R]; EACH]>,
+}
 
 /// Records in no order.
 #[derive(Clone, Debug, Default)]
-struct Records {
-    #[expect(
-        clippy::vec_box,
-        reason = "one block of memory for all chunks would change its size"
-    )]
-    chunks: Vec<Box<[u8; CHUNK]>>,
+struct Records<const R: usize> {
+    chunks: Vec<Chunk<R>>,
     len: usize,
 }
 
-impl Bucket for Records {
+impl<const R: usize> Bucket for Records<R> {
     fn weight(&self) -> usize {
         self.len
     }
 
     fn memory(&self) -> usize {
-        self.chunks.len() * CHUNK + self.chunks.capacity() * size_of::<usize>()
+        self.chunks.len() * EACH * R + class(self.chunks.capacity() * size_of::<Chunk<R>>())
     }
 }
 
@@ -49,62 +67,115 @@ pub(super) fn position(print: &[u8]) -> u64 {
     hash(print).reverse_bits()
 }
 
-impl Records {
-    /// Returns the records.
-    fn iter(&self, width: usize) -> impl Iterator<Item = &[u8]> {
-        let chunks = self.chunks.iter();
-        let records = chunks.flat_map(move |chunk| chunk.chunks_exact(width));
-        records.take(self.len)
+fn tag(hash: u64) -> u8 {
+    (hash >> (8 * TAG)) as u8
+}
+
+/// Returns the places of a tag among others, one in each byte from the lowest on: 0x80 if it is there. Some may be wrong.
+fn places_of(tag: u8, tags: &[u8; EACH]) -> u128 {
+    const ONES: u128 = u128::MAX / 0xff;
+    let differences = u128::from_le_bytes(*tags) ^ (ONES * u128::from(tag));
+    // Sets the highest bit of each byte that is zero. A borrow may also set that of the byte after it.
+    differences.wrapping_sub(ONES) & !differences & (ONES << 7)
+}
+
+impl<const R: usize> Records<R> {
+    /// Returns the tag of a record with a number, and its other bytes.
+    fn parts(&self, n: usize) -> (u8, &[u8; R]) {
+        let chunk = &self.chunks[n / EACH];
+        (chunk.tags[n % EACH], &chunk.rests[n % EACH])
     }
 
-    /// Returns the number of the record with a fingerprint.
-    fn find(&self, width: usize, print: &[u8]) -> Option<usize> {
-        let (first, more) = (hash(print), &print[8..]);
-        self.iter(width)
-            .position(|record| hash(record) == first && record[8..print.len()] == *more)
+    /// Returns the hash of a record with a number.
+    fn hash(&self, n: usize) -> u64 {
+        let (tag, rest) = self.parts(n);
+        hash(rest) & UNTAGGED | u64::from(tag) << (8 * TAG)
     }
 
     /// Returns the record with a number.
-    fn get(&self, width: usize, n: usize) -> &[u8] {
-        let (chunk, at) = place(width, n);
-        &self.chunks[chunk][at..at + width]
+    fn get(&self, n: usize) -> Stored {
+        let (tag, rest) = self.parts(n);
+        let mut record = [0; MAX_WIDTH];
+        record[..TAG].copy_from_slice(&rest[..TAG]);
+        record[TAG] = tag;
+        record[TAG + 1..=R].copy_from_slice(&rest[TAG..]);
+        Stored::new(record, R + 1)
+    }
+
+    /// Returns the records.
+    fn iter(&self) -> impl Iterator<Item = Stored> {
+        (0..self.len).map(|n| self.get(n))
+    }
+
+    /// Returns the number of the first record that meets a condition, of those that may have the tag of a hash.
+    fn find_tagged(&self, hash: u64, mut is_it: impl FnMut(usize) -> bool) -> Option<usize> {
+        let tag = tag(hash);
+        for (at, chunk) in self.chunks.iter().enumerate() {
+            let mut places = places_of(tag, &chunk.tags);
+            while places != 0 {
+                let n = at * EACH + places.trailing_zeros() as usize / 8;
+                if n < self.len && is_it(n) {
+                    return Some(n);
+                }
+                places &= places - 1;
+            }
+        }
+        None
+    }
+
+    /// Returns the number of the record with a fingerprint.
+    fn find(&self, print: &[u8]) -> Option<usize> {
+        let first = hash(print);
+        let more = &print[TAG + 1..];
+        self.find_tagged(first, |n| {
+            self.hash(n) == first && self.parts(n).1[TAG..].starts_with(more)
+        })
     }
 
     fn set(&mut self, n: usize, record: &[u8]) {
-        let (chunk, at) = place(record.len(), n);
-        self.chunks[chunk][at..at + record.len()].copy_from_slice(record);
+        let chunk = &mut self.chunks[n / EACH];
+        let rest = &mut chunk.rests[n % EACH];
+        chunk.tags[n % EACH] = record[TAG];
+        rest[..TAG].copy_from_slice(&record[..TAG]);
+        rest[TAG..].copy_from_slice(&record[TAG + 1..=R]);
     }
 
     fn add(&mut self, record: &[u8]) {
-        let (chunk, _) = place(record.len(), self.len);
-        if chunk == self.chunks.len() {
-            self.chunks.push(Box::new([0; CHUNK]));
+        if self.len == self.chunks.len() * EACH {
+            if self.chunks.len() == self.chunks.capacity() {
+                self.chunks.reserve_exact(GROWTH);
+            }
+            self.chunks.push(Chunk {
+                tags: [0; EACH],
+                rests: Box::new([[0; R]; EACH]),
+            });
         }
-        self.set(self.len, record);
         self.len += 1;
+        self.set(self.len - 1, record);
     }
 
-    fn remove(&mut self, width: usize, n: usize) {
-        let last = Stored::from_slice(self.get(width, self.len - 1));
+    fn remove(&mut self, n: usize) {
+        let last = self.get(self.len - 1);
         self.set(n, &last);
-        self.truncate(width, self.len - 1);
+        self.truncate(self.len - 1);
     }
 
     /// Keeps the first `len` records, and frees the chunks without any.
-    fn truncate(&mut self, width: usize, len: usize) {
+    fn truncate(&mut self, len: usize) {
         self.len = len;
-        self.chunks.truncate(len.div_ceil(CHUNK / width));
-        if self.chunks.is_empty() {
-            self.chunks = Vec::new();
+        self.chunks.truncate(len.div_ceil(EACH));
+        let needed = self.chunks.len().next_multiple_of(GROWTH);
+        if needed == 0 || needed + GROWTH < self.chunks.capacity() {
+            self.chunks.shrink_to(needed);
         }
     }
 
     /// Removes and returns the records whose hash has this bit set.
-    fn split(&mut self, width: usize, bit: u32) -> Records {
+    fn split(&mut self, bit: u32) -> Records<R> {
         let mut moved = Records::default();
         let mut kept = 0;
         for n in 0..self.len {
-            let record = Stored::from_slice(self.get(width, n));
+            let record = self.get(n);
             if hash(&record) >> bit & 1 == 1 {
                 moved.add(&record);
             } else {
@@ -112,117 +183,121 @@ impl Records {
                 kept += 1;
             }
         }
-        self.truncate(width, kept);
+        self.truncate(kept);
         moved
     }
 
-    fn absorb(&mut self, width: usize, other: &Records) {
-        other.iter(width).for_each(|record| self.add(record));
+    fn absorb(&mut self, other: &Records<R>) {
+        other.iter().for_each(|record| self.add(&record));
     }
 }
 
-/// Returns the chunk of a record with a number, and its offset in the chunk.
-fn place(width: usize, n: usize) -> (usize, usize) {
-    let each = CHUNK / width;
-    (n / each, n % each * width)
+/// The place of a record, or of a fingerprint without a record, until records are added or removed.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Number of the record in its bucket.
+    n: Option<usize>,
+    /// Number of additions and removals before.
+    age: u64,
 }
 
-/// A record as it is stored.
-pub(super) type Stored = SmallVec<[u8; 32]>;
-
-/// A hash table of records.
-#[derive(Clone)]
-pub(super) struct Table {
-    buckets: Linear<Blocks<Records>>,
-    width: usize,
+/// A hash table of records of `R + 1` bytes.
+#[derive(Clone, Default)]
+pub(super) struct Table<const R: usize> {
+    buckets: Linear<Blocks<Records<R>>>,
+    /// Number of additions and removals.
+    age: u64,
 }
 
-/// Records of one step of a walk over a table.
-pub(super) struct Page<'a> {
-    bucket: Option<&'a Records>,
-    width: usize,
-    /// Position of the page.
-    from: u64,
-    /// Position of the next page; `None` after the last one.
-    pub next: Option<u64>,
-}
-
-impl<'a> Page<'a> {
-    /// Returns the records.
-    pub(super) fn records(&self) -> impl Iterator<Item = &'a [u8]> {
-        let (from, width) = (self.from, self.width);
-        let records = self.bucket.into_iter();
-        let records = records.flat_map(move |bucket| bucket.iter(width));
-        // A bucket that absorbed another one has records of earlier pages.
-        records.filter(move |record| position(record) >= from)
-    }
-}
-
-impl Table {
-    /// Creates an empty table of records of this width.
-    pub(super) fn new(width: usize) -> Table {
-        Table {
-            buckets: Linear::default(),
-            width,
-        }
-    }
-
+impl<const R: usize> Table<R> {
     /// Returns the number of records.
     pub(super) fn len(&self) -> u64 {
         self.buckets.weight() as u64
     }
 
-    /// Returns the record with a fingerprint.
-    pub(super) fn get(&self, print: &[u8]) -> Option<&[u8]> {
-        let bucket = self.buckets.get(hash(print))?;
-        let n = bucket.find(self.width, print)?;
-        Some(bucket.get(self.width, n))
+    /// Prefetches the memory in which records with these hashes are searched.
+    pub(super) fn prefetch(&self, hashes: impl Iterator<Item = u64> + Clone) {
+        let buckets = hashes.filter_map(|hash| Some((hash, self.buckets.get(hash)?)));
+        for (_, bucket) in buckets.clone() {
+            prefetch::line(bucket);
+        }
+        for (_, bucket) in buckets.clone() {
+            // A cache line has the tags of at least two chunks.
+            bucket.chunks.iter().step_by(2).for_each(prefetch::line);
+        }
+        for (hash, bucket) in buckets {
+            // A record that is not found may be added after the last one.
+            let n = bucket.find_tagged(hash, |_| true).unwrap_or(bucket.len);
+            if n < bucket.chunks.len() * EACH {
+                prefetch::line(bucket.parts(n).1);
+            }
+        }
     }
 
-    /// Stores a record. Returns the one with the same fingerprint, which is `print_bytes` long, that it replaces.
-    pub(super) fn put(&mut self, print_bytes: usize, record: &[u8]) -> Option<Stored> {
-        let width = self.width;
-        let mut replaced = None;
-        self.buckets.change(hash(record), |bucket| {
-            match bucket.find(width, &record[..print_bytes]) {
-                Some(n) => {
-                    replaced = Some(Stored::from_slice(bucket.get(width, n)));
-                    bucket.set(n, record);
-                }
-                None => bucket.add(record),
+    /// Returns the place of a fingerprint, and its record if there is one.
+    pub(super) fn find(&self, print: &[u8]) -> (Place, Option<Stored>) {
+        let bucket = self.buckets.get(hash(print));
+        let n = bucket.and_then(|bucket| bucket.find(print));
+        let record = bucket.and_then(|bucket| Some(bucket.get(n?)));
+        (Place { n, age: self.age }, record)
+    }
+
+    /// Stores a record with a fingerprint of `print_bytes`; its place is searched unless it is given and still valid.
+    /// Returns the record that it replaces.
+    pub(super) fn put(
+        &mut self,
+        place: Option<Place>,
+        print_bytes: usize,
+        record: &[u8],
+    ) -> Option<Stored> {
+        let place = place.filter(|place| place.age == self.age);
+        let replaced = self.buckets.change(hash(record), |bucket| {
+            let n = match place {
+                Some(place) => place.n,
+                None => bucket.find(&record[..print_bytes]),
+            };
+            if let Some(n) = n {
+                let replaced = bucket.get(n);
+                bucket.set(n, record);
+                return Some(replaced);
             }
+            bucket.add(record);
+            None
         });
-        if self.buckets.weight() > self.buckets.len() * FULL {
-            self.buckets.grow(|bucket, bit| bucket.split(width, bit));
+        if replaced.is_none() {
+            self.age += 1;
+            if self.buckets.weight() > self.buckets.len() * FULL {
+                self.buckets.grow(Records::split);
+            }
         }
         replaced
     }
 
-    /// Removes the record with a fingerprint, if there is one.
-    pub(super) fn remove(&mut self, print: &[u8]) {
-        let width = self.width;
-        self.buckets.change(hash(print), |bucket| {
-            if let Some(n) = bucket.find(width, print) {
-                bucket.remove(width, n);
-            }
+    /// Removes the record with a fingerprint, and returns it.
+    pub(super) fn remove(&mut self, print: &[u8]) -> Option<Stored> {
+        let removed = self.buckets.change(hash(print), |bucket| {
+            let n = bucket.find(print)?;
+            let record = bucket.get(n);
+            bucket.remove(n);
+            Some(record)
         });
+        self.age += 1;
         let buckets = self.buckets.len();
         if buckets > 1 && self.buckets.weight() < buckets * FULL / 3 {
-            self.buckets
-                .shrink(|bucket, last| bucket.absorb(width, &last));
+            self.buckets.shrink(|bucket, last| bucket.absorb(&last));
         }
+        removed
     }
 
-    /// Returns the records of one bucket of a walk, which starts at 0. A walk over a changing table returns each record
-    /// that exists from its first step to its last exactly once.
-    pub(super) fn page(&self, from: u64) -> Page<'_> {
-        let step = self.buckets.at(from);
-        Page {
-            bucket: step.as_ref().map(|step| step.bucket),
-            width: self.width,
-            from,
-            next: step.and_then(|step| step.next),
-        }
+    /// Visits the records of one bucket of a walk, which starts at 0; returns the position of the next bucket, `None`
+    /// after the last one. A walk over a changing table visits each record that exists from its first step to its last
+    /// exactly once.
+    pub(super) fn page(&self, from: u64, each: &mut dyn FnMut(&[u8])) -> Option<u64> {
+        let step = self.buckets.at(from)?;
+        // A bucket that absorbed another one has records of earlier pages.
+        let records = step.bucket.iter().filter(|record| position(record) >= from);
+        records.for_each(|record| each(&record));
+        step.next
     }
 
     /// Returns the memory use in bytes.
@@ -233,7 +308,7 @@ impl Table {
     /// Returns the number of memory blocks.
     pub(super) fn pieces(&self) -> usize {
         // A bucket has a list of chunks.
-        self.buckets.len() + self.buckets.weight() * self.width / CHUNK
+        self.buckets.len() + self.buckets.weight() / EACH
     }
 }
 
@@ -254,12 +329,10 @@ mod tests {
         record
     }
 
-    fn walk(table: &Table) -> Vec<Vec<u8>> {
+    fn walk(table: &Table<{ WIDTH - 1 }>) -> Vec<Vec<u8>> {
         let (mut all, mut from) = (Vec::new(), Some(0));
         while let Some(at) = from {
-            let page = table.page(at);
-            all.extend(page.records().map(<[u8]>::to_vec));
-            from = page.next;
+            from = table.page(at, &mut |record| all.push(record.to_vec()));
         }
         all.sort();
         all
@@ -270,26 +343,32 @@ mod tests {
         fn table_holds_the_same_records_as_a_map(
             steps in proptest::collection::vec((0..400_u64, proptest::option::of(any::<u8>())), 0..3000),
         ) {
-            let mut table = Table::new(WIDTH);
+            let mut table = Table::<{ WIDTH - 1 }>::default();
             let mut model = BTreeMap::new();
+            // Places that may not be valid any more.
+            let mut places = BTreeMap::new();
             for (n, state) in steps {
                 let print = record(n, 0)[..8].to_vec();
                 match state {
                     Some(state) => {
-                        table.put(8, &record(n, state));
-                        model.insert(print, record(n, state).to_vec());
+                        let replaced = table.put(places.get(&n).copied(), 8, &record(n, state));
+                        let expected = model.insert(print.clone(), record(n, state).to_vec());
+                        prop_assert_eq!(replaced.map(|record| record.to_vec()), expected);
                     }
                     None => {
-                        table.remove(&print);
-                        model.remove(&print);
+                        let removed = table.remove(&print).map(|record| record.to_vec());
+                        prop_assert_eq!(removed, model.remove(&print));
                     }
                 }
+                table.prefetch([n, n + 1].map(|n| hash(&record(n, 0))).into_iter());
+                places.insert(n, table.find(&print).0);
             }
             table.buckets.verify();
             prop_assert_eq!(table.len(), model.len() as u64);
             for n in 0..400 {
                 let print = &record(n, 0)[..8];
-                prop_assert_eq!(table.get(print), model.get(print).map(|record| &record[..]));
+                let found = table.find(print).1.map(|record| record.to_vec());
+                prop_assert_eq!(found.as_ref(), model.get(print));
             }
             let mut all: Vec<Vec<u8>> = model.into_values().collect();
             all.sort();
@@ -299,9 +378,9 @@ mod tests {
 
     #[test]
     fn table_takes_three_bytes_more_than_each_record() {
-        let mut table = Table::new(WIDTH);
+        let mut table = Table::<{ WIDTH - 1 }>::default();
         for n in 0..200_000 {
-            table.put(8, &record(n, 1));
+            table.put(None, 8, &record(n, 1));
         }
         assert!(table.memory() < 200_000 * (WIDTH + 4), "{}", table.memory());
         for n in 0..200_000 {

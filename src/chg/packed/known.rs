@@ -5,10 +5,12 @@
 
 use crawlspace_compact::limits::chg::PAYLOAD_BYTES;
 use crawlspace_compact::number::{Malformed, Reader, put_bytes};
+use smallvec::SmallVec;
 
+use super::super::group::Id;
 use super::super::known::{
-    Counts, Extra, Known, Limits, Member, Misfit, Print, Recounting, Shape, Space, Spaces, State,
-    Tallies, Turned, UNIT, name_of,
+    Counts, Extra, Known, Limits, Member, Misfit, Place, Print, Prints, Recounting, Shape, Space,
+    Spaces, State, Tallies, Turned, UNIT, name_of,
 };
 use super::super::time::Millis;
 use super::super::uris::{self, Changed, Op};
@@ -17,17 +19,21 @@ use super::keys::Packed;
 use super::log::{Entries, Kind, Log};
 
 /// The record of a URL: the one that it has, or the fingerprint that it would get.
+#[derive(Clone, Copy, Debug)]
 pub struct Found {
     /// Its fingerprint.
     pub print: Print,
+    /// The place of its record.
+    place: Place,
     /// Its record, if the space has one.
     pub known: Option<Known>,
 }
 
 /// A record that changes together with the URIs of a group.
 pub(super) struct Noted {
-    space: Box<[u8]>,
+    space: Id,
     print: Print,
+    place: Place,
     /// `None` if the URL is forgotten.
     becomes: Option<Known>,
     /// Its text, if the space keeps it.
@@ -147,17 +153,17 @@ impl Packed {
         self.known.set(space, print, None);
     }
 
-    /// Records that a URL that is neither queued nor leased is done. Returns false if that is known.
+    /// Records that a URL that is neither queued nor leased is done. Returns false if that is known. `found` is its
+    /// record.
     pub fn mark_done(
         &mut self,
         execution: &[u8],
         url: &[u8],
+        found: Found,
         id: &[u8],
         status: Option<u16>,
     ) -> bool {
-        let Some(Found { print, known }) = self.find_url(execution, url, None) else {
-            return false;
-        };
+        let Found { print, known, .. } = found;
         if known.is_some_and(|known| known.state.has_text()) {
             // The URL has the fingerprints of others.
             return false;
@@ -178,7 +184,7 @@ impl Packed {
             group: known.map_or_else(|| self.group_hash(id), |known| known.group),
             member: known.map_or(number, |known| known.member),
         };
-        self.put_url(&space, &print, done);
+        self.put_url_at(&space, &print, Some(found.place), done);
         if known.is_none() {
             let ended = Ended {
                 chg: id.to_vec(),
@@ -253,7 +259,11 @@ impl Packed {
 
     /// Replaces the record of a URL.
     pub fn put_url(&mut self, space: &[u8], print: &[u8], known: Known) {
-        self.known.set(space, print, Some(known));
+        self.put_url_at(space, print, None, known);
+    }
+
+    fn put_url_at(&mut self, space: &[u8], print: &[u8], place: Option<Place>, known: Known) {
+        self.known.set_at(space, print, place, Some(known));
         if let Some(space_of) = self.known.space(space) {
             let record = known.write(print, space_of.shape().width());
             self.log.begin(Kind::Known).bytes(space).bytes(&record);
@@ -262,23 +272,24 @@ impl Packed {
 
     /// Stores what belongs to a queued or leased URL.
     pub fn set_extra(&mut self, execution: &[u8], url: &[u8], here: Option<u32>, extra: Extra<'_>) {
-        let Some(Found {
-            print,
-            known: Some(_),
-        }) = self.find_url(execution, url, here)
-        else {
-            return;
-        };
+        let found = self.find_url(execution, url, here);
+        if let Some(found) = found.filter(|found| found.known.is_some()) {
+            self.put_extra(execution, &found.print, extra);
+        }
+    }
+
+    /// Stores what belongs to the queued or leased URL with a fingerprint.
+    pub(super) fn put_extra(&mut self, execution: &[u8], print: &[u8], extra: Extra<'_>) {
         let Some((member, space)) = self.known.of(execution) else {
             return;
         };
-        if space.extra(&print) == extra {
+        if space.extra(print) == extra {
             return;
         }
         let (name, bytes) = (member.space.clone(), extra.write());
         let log = self.log.begin(Kind::Extra);
-        log.bytes(&name).bytes(&print).bytes(&bytes);
-        self.known.set_extra(&name, &print, &bytes);
+        log.bytes(&name).bytes(print).bytes(&bytes);
+        self.known.set_extra(&name, print, &bytes);
     }
 
     /// Returns what belongs to a URL that is queued or leased in a group.
@@ -302,15 +313,45 @@ impl Packed {
     /// known to have the URL.
     pub fn find_url(&self, execution: &[u8], url: &[u8], here: Option<u32>) -> Option<Found> {
         let (_, space) = self.known.of(execution)?;
+        self.find_print((execution, url), space.prints(url), here)
+    }
+
+    /// Returns the fingerprints of some URLs of an execution, and prefetches the memory in which their records are
+    /// searched. The list is empty if the execution has no space.
+    pub fn prefetch_urls<'u>(
+        &self,
+        execution: &[u8],
+        urls: impl Iterator<Item = &'u [u8]>,
+    ) -> Vec<Prints> {
+        let Some((_, space)) = self.known.of(execution) else {
+            return Vec::new();
+        };
+        let all: Vec<Prints> = urls.map(|url| space.prints(url)).collect();
+        space.prefetch(&all);
+        all
+    }
+
+    /// Finds the record of a URL with these fingerprints, as [`Packed::find_url`] does.
+    pub fn find_print(
+        &self,
+        (execution, url): (&[u8], &[u8]),
+        prints: Prints,
+        here: Option<u32>,
+    ) -> Option<Found> {
+        let (_, space) = self.known.of(execution)?;
         let mut last = None;
-        for print in space.prints(url) {
-            let known = space.get(&print);
+        for print in prints {
+            let (place, known) = space.find(&print);
             let is_it = known.is_none_or(|known| {
                 !known.state.has_text()
                     || here == Some(known.group)
                     || self.place_of_url(execution, &known, url).is_some()
             });
-            last = Some(Found { print, known });
+            last = Some(Found {
+                print,
+                place,
+                known,
+            });
             if is_it {
                 break;
             }
@@ -357,10 +398,17 @@ impl Packed {
         Some((owner.to_vec(), self.groups.id(slot).to_vec()))
     }
 
-    /// Returns the records that a change of the URIs of a group will change, before it is made.
-    pub(super) fn note(&self, slot: Option<u32>, id: &[u8], op: &Op<'_>) -> Vec<Noted> {
+    /// Returns the records that a change of the URIs of a group will change, before it is made. `added` is the record of
+    /// a URL that is added, if it was found already.
+    pub(super) fn note(
+        &self,
+        slot: Option<u32>,
+        id: &[u8],
+        op: &Op<'_>,
+        added: Option<Found>,
+    ) -> SmallVec<[Noted; 1]> {
         let here = self.group_hash(id);
-        let mut noted = Vec::new();
+        let mut noted = SmallVec::new();
         let mut note =
             |execution: &[u8],
              url: &[u8],
@@ -369,8 +417,13 @@ impl Packed {
                 let Some((member, space)) = self.known.of(execution) else {
                     return;
                 };
-                let found = self.find_url(execution, url, is_here.then_some(here));
-                if let Some(Found { print, known }) = found {
+                let find = || self.find_url(execution, url, is_here.then_some(here));
+                if let Some(Found {
+                    print,
+                    place,
+                    known,
+                }) = added.or_else(find)
+                {
                     let becomes = change(known, member.number);
                     let ends = becomes.is_some_and(|known| !known.state.has_text());
                     let text = (space.shape().keeps_text && ends).then(|| {
@@ -385,8 +438,9 @@ impl Packed {
                         })
                     });
                     noted.push(Noted {
-                        space: member.space.clone(),
+                        space: Id::from_slice(&member.space),
                         print,
+                        place,
                         becomes,
                         text,
                     });
@@ -454,7 +508,7 @@ impl Packed {
                 execution,
                 uri,
                 end,
-            } => note(execution, uri, false, &|known, _| {
+            } => note(execution, uri, true, &|known, _| {
                 Some(Known {
                     state: State::Done,
                     status: end.status.or(known?.status),
@@ -462,7 +516,7 @@ impl Packed {
                     ..known?
                 })
             }),
-            Op::Reschedule { execution, uri, .. } => note(execution, uri, false, &|known, _| {
+            Op::Reschedule { execution, uri, .. } => note(execution, uri, true, &|known, _| {
                 let known = known?;
                 let changed = match known.state {
                     State::Queued => known.changed,
@@ -490,15 +544,22 @@ impl Packed {
     }
 
     /// Changes the records after the change of the URIs was made.
-    pub(super) fn settle(&mut self, slot: u32, id: &[u8], op: &Op<'_>, noted: Vec<Noted>) {
+    pub(super) fn settle(
+        &mut self,
+        slot: u32,
+        id: &[u8],
+        op: &Op<'_>,
+        noted: SmallVec<[Noted; 1]>,
+    ) {
         for Noted {
             space,
             print,
+            place,
             becomes,
             text,
         } in noted
         {
-            self.known.set(&space, &print, becomes);
+            self.known.set_at(&space, &print, Some(place), becomes);
             if let Some(text) = text {
                 self.store_text(&space, &print, &text);
             }
@@ -519,6 +580,7 @@ impl Packed {
         let here = Some(self.group_hash(id));
         let Some(Found {
             print,
+            place,
             known: Some(known),
         }) = self.find_url(&execution, &url, here)
         else {
@@ -533,7 +595,7 @@ impl Packed {
                 changed,
                 ..known
             };
-            self.known.set(&space, &print, Some(leased));
+            self.known.set_at(&space, &print, Some(place), Some(leased));
         }
     }
 

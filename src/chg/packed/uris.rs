@@ -8,10 +8,12 @@ use smallvec::SmallVec;
 
 use crawlspace_compact::number::{Reader, put};
 
+use super::super::known::Extra;
 use super::super::uris::{Bytes, Changed, Kept, Op, Uris, Words, first_uri, raw_form};
 use super::executions::Executions;
 use super::groups::Stock;
 use super::keys::Packed;
+use super::known::Found;
 use super::log::{ExecutionName, Kind};
 use super::name::Name;
 use super::spelling::Spelling;
@@ -147,15 +149,37 @@ impl Packed {
         op: &Op<'_>,
         look: impl FnOnce(&Kept<'_>) -> T,
     ) -> (Changed, Option<T>) {
+        self.change_uris_of(key.id(), op, None, look)
+    }
+
+    /// Queues a URL whose record was just found. `extra` is what belongs to it.
+    pub fn add_url(&mut self, id: &[u8], add: &Op<'_>, found: Found, extra: Extra<'_>) -> Changed {
+        let (changed, _) = self.change_uris_of(id, add, Some(found), |_| ());
+        if let (Changed::Added, Op::Add { execution, .. }) = (changed, add)
+            && extra != Extra::default()
+        {
+            self.put_extra(execution, &found.print, extra);
+        }
+        changed
+    }
+
+    /// Changes the URIs of a group. `found` is the record of a URL that is added, if it was found already.
+    fn change_uris_of<T>(
+        &mut self,
+        id: &[u8],
+        op: &Op<'_>,
+        found: Option<Found>,
+        look: impl FnOnce(&Kept<'_>) -> T,
+    ) -> (Changed, Option<T>) {
         let ended = if self.log.is_off {
             ExecutionName::new()
         } else {
-            self.lease_of(key.id(), op)
+            self.lease_of(id, op)
         };
         self.store_clock();
-        let (changed, seen) = self.apply_to_uris(key.id(), op, look);
+        let (changed, seen) = self.apply_finding(id, op, found, look);
         if changed != Changed::Nothing {
-            self.log.begin(Kind::Uris).name(key.id()).change(op);
+            self.log.begin(Kind::Uris).name(id).change(op);
             if !ended.is_empty() {
                 self.log.lease_of(&ended);
             }
@@ -189,6 +213,16 @@ impl Packed {
         op: &Op<'_>,
         look: impl FnOnce(&Kept<'_>) -> T,
     ) -> (Changed, Option<T>) {
+        self.apply_finding(id, op, None, look)
+    }
+
+    fn apply_finding<T>(
+        &mut self,
+        id: &[u8],
+        op: &Op<'_>,
+        found: Option<Found>,
+        look: impl FnOnce(&Kept<'_>) -> T,
+    ) -> (Changed, Option<T>) {
         let known = self.groups.find(id);
         let slot = match (known, op) {
             (Some(slot), _) if self.groups.stock(slot).is_some() => slot,
@@ -200,9 +234,9 @@ impl Packed {
             _ => return (Changed::Nothing, None),
         };
         let noted = if self.known.is_empty() {
-            Vec::new()
+            SmallVec::new()
         } else {
-            self.note(Some(slot), id, op)
+            self.note(Some(slot), id, op, found)
         };
         let stock = self.groups.stock(slot).expect("it was looked at");
         // An execution is held once for each group that has it, unless the group stores names.

@@ -3,9 +3,9 @@
 use super::codec::Base;
 use super::field;
 use super::place::{CHUNK, RecordSlot, Records};
-use super::prefetch;
 use super::record::{DEAD, Record};
 use super::segments::Segment;
+use crate::prefetch;
 use crawlspace_compact::blocks::{Link, NONE, Slab};
 use crawlspace_host::defrag::Mover;
 use crawlspace_host::sizes::class;

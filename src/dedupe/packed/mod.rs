@@ -22,7 +22,6 @@ mod lookup;
 mod model;
 pub mod op;
 mod place;
-mod prefetch;
 mod record;
 mod scan;
 mod segments;

@@ -2,7 +2,7 @@
 
 use super::bucket::{Bucket, SLOTS};
 use super::place::{RecordSlot, Records};
-use super::prefetch;
+use crate::prefetch;
 use crawlspace_compact::linear;
 use crawlspace_host::defrag::Mover;
 use crawlspace_host::sizes::class;

@@ -2,7 +2,7 @@
 
 /// Prefetches the cache line at the beginning of a value.
 #[inline]
-pub(super) fn line<T>(at: &T) {
+pub(crate) fn line<T>(at: &T) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
