@@ -283,7 +283,7 @@ fn scan_misses_nothing_while_an_index_is_unpacked() {
 
 #[test]
 fn crawls_committed_by_plain_clients_are_packed() {
-    let (server, mut c) = index_on(served());
+    let (_server, mut c) = index_on(served());
     until_served(c.wire(), "p:allhashes");
     commit_plainly(&mut c, "theirs", 1000..1100);
     until("the crawl is packed", || {
