@@ -239,6 +239,49 @@ class LeasesTest(unittest.TestCase):
         self.assertEqual(self.frontier.count(CRAWL).done, 2)
         self.assert_free()
 
+    def test_a_lost_reply_does_not_end_the_wait_for_a_lease(self) -> None:
+        self.frontier._longest_wait = None
+        send, sent = self.frontier._server.execute_command, []
+
+        def lossy(*words: Any) -> Any:
+            sent.append(words[0])
+            if sent.count("CHG.RELEASE") != 2 or words[0] != "CHG.RELEASE":
+                return send(*words)
+            send(*words[: words.index(b"NEXT")])
+            raise LOST
+
+        def discover() -> None:
+            other = crawlspace.Frontier(connect.URL, "{f}:")
+            while other.info().waiters == 0 and not ended.is_set():
+                pass
+            other.discover(CRAWL, [("c.com", "https://c.com/")])
+            other.close()
+
+        self.frontier._server.execute_command = lossy
+        ended = threading.Event()
+        thread = threading.Thread(target=discover)
+        thread.start()
+        found = []
+        for lease in self.frontier.leases(min=1):
+            found.append(lease.chg)
+            lease.done()
+            if len(found) == 3:
+                break
+        ended.set()
+        thread.join()
+        self.assertEqual(found, [b"a.com", b"b.com", b"c.com"])
+        self.assertEqual(sent[:5], ["CHG.NEXT", "CHG.RELEASE", "CHG.RELEASE", "CHG.RELEASE", "CHG.NEXT"])
+
+    def test_a_connection_that_another_task_has_closed_is_a_lost_connection(self) -> None:
+        closed = AttributeError("'NoneType' object has no attribute 'writelines'")
+        sent = interrupted_after(self.frontier, "CHG.COUNT", closed)
+        self.assertEqual(self.frontier.count(CRAWL).known, 2)
+        self.assertEqual(len(sent), 2)
+        self.frontier.patience = 0
+        interrupted_after(self.frontier, "CHG.COUNT", closed)
+        with self.assertRaisesRegex(redis.ConnectionError, "another call has closed the connection"):
+            self.frontier.count(CRAWL)
+
     def test_a_server_that_is_away_ends_the_loop_after_the_patience(self) -> None:
         frontier = crawlspace.Frontier("redis://127.0.0.1:1", "{f}:", patience=0.2)
         begun = time.monotonic()

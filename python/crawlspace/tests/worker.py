@@ -1,8 +1,9 @@
 """A worker of a crawl, as the guides show it. Its pages are a tree of numbers, and its records are lines of a file.
 
-    worker.py URL FILE PAGES PAYLOADS [aio]
+    worker.py URL|PORT FILE PAGES PAYLOADS [cluster] [aio]
 
-With ``aio``, three tasks work at the same time. The worker ends when it is interrupted.
+With ``cluster``, the first word is the port of a node. With ``aio``, three tasks work at the same time. The worker ends
+when it is interrupted.
 """
 
 import asyncio
@@ -10,13 +11,16 @@ import hashlib
 import sys
 from typing import Any, List, Tuple
 
+import redis
+import redis.asyncio
+
 import crawlspace
 from crawlspace import aio
 
 CRAWL = "crawl-1"
 #: Milliseconds for which the lease and the claim of a dead worker last. A claim whose reply was lost is waited for, so it
-#: must last for less than a lease.
-LEASE, CLAIM = 8_000, 2_000
+#: must last for less than a lease. In the cluster, no worker dies, and both last for much longer than a failover.
+LASTING, LASTING_IN_CLUSTER = (8_000, 2_000), (60_000, 30_000)
 TASKS = 3
 
 
@@ -47,11 +51,11 @@ def page_of(uri: bytes, payloads: int) -> Tuple[int, str]:
     return page, "sha256:" + hashlib.sha256(b"%d" % (page % payloads)).hexdigest()
 
 
-def work(url: str, log: Log, pages: int, payloads: int) -> None:
-    frontier, index = crawlspace.Frontier(url, "{f}:"), crawlspace.Dedupe(url, "{d}:")
-    for lease in frontier.leases(execution=CRAWL, lease=LEASE, min=1, max=1):
+def work(server: Any, log: Log, pages: int, payloads: int, lasting: Tuple[int, int]) -> None:
+    frontier, index = crawlspace.Frontier(server, "{f}:"), crawlspace.Dedupe(server, "{d}:")
+    for lease in frontier.leases(execution=CRAWL, lease=lasting[0], min=1, max=1):
         page, digest = page_of(lease.uri, payloads)
-        with index.capture(CRAWL, digest, px=CLAIM) as capture:
+        with index.capture(CRAWL, digest, px=lasting[1]) as capture:
             if capture.original:
                 log.write("revisit", str(page))
                 capture.revisit(600)
@@ -63,14 +67,14 @@ def work(url: str, log: Log, pages: int, payloads: int) -> None:
         lease.done(status=200)
 
 
-async def work_together(url: str, log: Log, pages: int, payloads: int) -> None:
-    frontier, index = aio.Frontier(url, "{f}:"), aio.Dedupe(url, "{d}:")
+async def work_together(server: Any, log: Log, pages: int, payloads: int, lasting: Tuple[int, int]) -> None:
+    frontier, index = aio.Frontier(server, "{f}:"), aio.Dedupe(server, "{d}:")
 
     async def task() -> None:
-        async with frontier.leases(execution=CRAWL, lease=LEASE, min=1, max=1) as leases:
+        async with frontier.leases(execution=CRAWL, lease=lasting[0], min=1, max=1) as leases:
             async for lease in leases:
                 page, digest = page_of(lease.uri, payloads)
-                async with index.capture(CRAWL, digest, px=CLAIM) as capture:
+                async with index.capture(CRAWL, digest, px=lasting[1]) as capture:
                     if capture.original:
                         log.write("revisit", str(page))
                         await capture.revisit(600)
@@ -84,13 +88,17 @@ async def work_together(url: str, log: Log, pages: int, payloads: int) -> None:
     await asyncio.gather(*(task() for _ in range(TASKS)))
 
 
-def main(url: str, path: str, pages: str, payloads: str, *kind: Any) -> None:
+def main(server: Any, path: str, pages: str, payloads: str, *kinds: str) -> None:
     log = Log(path)
+    connections = redis.asyncio if "aio" in kinds else redis
+    lasting = LASTING
+    if "cluster" in kinds:
+        server, lasting = connections.RedisCluster("127.0.0.1", int(server)), LASTING_IN_CLUSTER
     try:
-        if kind:
-            asyncio.run(work_together(url, log, int(pages), int(payloads)))
+        if "aio" in kinds:
+            asyncio.run(work_together(server, log, int(pages), int(payloads), lasting))
         else:
-            work(url, log, int(pages), int(payloads))
+            work(server, log, int(pages), int(payloads), lasting)
     except KeyboardInterrupt:
         log.write("interrupted")
 

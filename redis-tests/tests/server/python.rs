@@ -1,12 +1,15 @@
 //! The Python package `crawlspace` (python/crawlspace) with the oldest and the newest redis-py, with
 //! hiredis and without, on one server and on a cluster; and its loops while servers and workers die.
+//! The package's own test of a cluster that fails over starts its servers itself.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use redis_tests::packages::{self, left_out, run, sized};
-use redis_tests::{Cluster, Options, Program, Relay, Rng, Server, ok, simulated, until, within};
+use redis_tests::{
+    Cluster, Options, Program, Relay, Rng, Server, module_path, ok, simulated, until, within,
+};
 
 /// The versions of redis-py that the package supports, the oldest and the newest one, and the tests that
 /// run with them. The loops do not depend on hiredis.
@@ -43,6 +46,7 @@ fn command(python: &Path) -> Command {
     command
         .env("PYTHONPATH", sources().join("src"))
         .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("CRAWLSPACE_MODULE", module_path())
         .current_dir(sources().join("tests"));
     command
 }

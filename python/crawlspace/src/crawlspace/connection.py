@@ -25,8 +25,9 @@ PARTING = 2.0
 FAILURES = (redis.ConnectionError, redis.TimeoutError, ClusterError, RedisClusterException, OSError)
 #: The subset of ``FAILURES`` after which a retry cannot succeed.
 FINAL = (AuthenticationError, AuthorizationError)
-#: All errors of redis-py that this package handles.
-CAUSES = (redis.ResponseError, *FAILURES)
+#: All errors of redis-py that this package handles. After a failure, a cluster client closes connections that other tasks
+#: are about to use, whose calls then raise AttributeError.
+CAUSES = (redis.ResponseError, AttributeError, *FAILURES)
 #: Code words after which a retry may succeed, because the server restarts or changes its role, or a slot moves.
 PASSING = frozenset(("LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "UNBLOCKED", "BUSY"))
 #: Code words after which other connections of the pool lead to the wrong server, too.

@@ -113,9 +113,8 @@ class Client:
         return values
 
     def _prepare(self, command: Command[T]) -> Command[T]:
-        wait, longest = command.wait, self._longest_wait
-        if wait is not None and longest is not None:
-            command.words[wait.at] = min(wait.block or longest, longest)
+        if command.wait is not None:
+            command.words[command.wait.at] = self._bounded(command.wait.block)
         return command
 
     def _send_together(self, batch: List[List[Word]]) -> List[Any]:
@@ -141,24 +140,31 @@ class Client:
         if self.now is not None:
             words[2:2] = (b"NOW", self.now)
             command.seq_at += 2 if command.seq_at else 0
-        wait, longest = command.wait, self._longest_wait
-        if wait is not None and longest is not None and not 0 < wait.block <= longest:
-            return self._wait(command, wait, patience)
-        return command.parse(self._ask(command, patience))
+        if command.wait is None:
+            return command.parse(self._ask(command, patience))
+        return self._wait(command, command.wait, patience)
+
+    def _bounded(self, block: int) -> int:
+        """Returns the time that a command may wait, so that the client does not time out; 0 without a limit."""
+        longest = self._longest_wait
+        return block if longest is None else min(block or longest, longest)
 
     def _wait(self, command: Command[T], wait: Wait, patience: Optional[float]) -> T:
-        """Waits in the server, several times if the client would time out otherwise."""
-        longest = self._longest_wait or 0
+        """Waits in the server, several times if one wait is too short.
+
+        The client may time out otherwise, and a repeated release does not wait for the next lease.
+        """
         begun = time.monotonic()
+        left = wait.block
         while True:
-            left = wait.block
-            if left:
-                left = max(1, left - int((time.monotonic() - begun) * 1000))
-            is_last = 0 < left <= longest
-            command.words[wait.at] = left if is_last else longest
+            command.words[wait.at] = self._bounded(left)
             reply = self._ask(command, patience)
-            if is_last or not wait.is_unmet(reply):
+            if not wait.is_unmet(reply):
                 return command.parse(reply)
+            if wait.block:
+                left = wait.block - int((time.monotonic() - begun) * 1000)
+                if left <= 1:
+                    return command.parse(reply)
             if wait.then is not None:
                 command = wait.then(reply)
                 wait = Wait(wait.block, command.wait.is_unmet if command.wait else wait.is_unmet, -1)
@@ -205,10 +211,12 @@ class Client:
                 code = getattr(failure, "code", "")
                 if not is_repeatable or code not in PASSING:
                     raise failure from cause
-            except FAILURES as cause:
+            except (AttributeError, *FAILURES) as cause:
                 failure, code = cause, ""
+                if isinstance(cause, AttributeError):
+                    failure = errors.ConnectionError(f"another call has closed the connection ({cause})")
                 if not is_repeatable or isinstance(cause, FINAL):
-                    raise
+                    raise failure
             now = time.monotonic()
             if begun is None:
                 begun = now
