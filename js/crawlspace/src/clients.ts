@@ -95,6 +95,9 @@ interface IoredisParts {
 
 const noop = () => {};
 
+/** Time limit for opening a connection, in milliseconds. */
+const CONNECT = 10_000;
+
 /** Settings of ioredis for blocked commands: no timeouts; maps are returned as arrays, whose names are bytes. */
 const patient = { commandTimeout: undefined, socketTimeout: undefined, replyMapping: "legacy" };
 
@@ -194,6 +197,8 @@ class NodeRedis implements Port {
     const { client } = this;
     const overrides: Options = {};
     if (this.cluster) {
+      // Otherwise the connection would wait for all masters, also dead ones.
+      overrides["minimizeConnections"] = true;
       const defaults = client._options?.defaults;
       if (defaults?.socket?.["socketTimeout"] !== undefined) {
         overrides["defaults"] = { ...defaults, socket: { ...defaults.socket, socketTimeout: undefined } };
@@ -206,11 +211,18 @@ class NodeRedis implements Port {
     const port = new NodeRedis(copy, { ...asBytes, timeout: undefined });
     // node-redis may connect again after its first attempt has failed, and after it was closed meanwhile.
     copy.on("ready", () => port.ended && port.close());
+    // A client may try for ever to connect to a dead node.
+    let timer: NodeJS.Timeout | undefined;
+    const overdue = new Promise<never>((_, fail) => {
+      timer = setTimeout(() => fail(new Error(`no connection within ${CONNECT / 1000} seconds`)), CONNECT);
+    });
     try {
-      await copy.connect();
+      await Promise.race([copy.connect(), overdue]);
     } catch (error) {
       port.close();
       throw error;
+    } finally {
+      clearTimeout(timer);
     }
     return port;
   }

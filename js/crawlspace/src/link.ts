@@ -88,11 +88,19 @@ export function sleep(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
+/** A command that waits. */
+interface Waiting {
+  /** Time at which its reply is overdue. */
+  readonly overdue: number;
+  /** Fails the command. Closing a connection does not always do that: a cluster client may be looking for the node. */
+  readonly fail: (error: Error) => void;
+}
+
 /** Connections of a client for commands that wait, so that the client's other commands do not wait with them. */
 class Spare {
   private idle: Port[] = [];
-  /** Connections on which a command waits, with the time at which its reply is overdue. */
-  private readonly busy = new Map<Port, number>();
+  /** Connections on which a command waits. */
+  private readonly busy = new Map<Port, Waiting>();
   private watch: NodeJS.Timeout | undefined;
 
   constructor(private readonly port: Port) {
@@ -105,9 +113,10 @@ class Spare {
   }
 
   private on(port: Port, words: Word[], block: number): Promise<unknown> {
-    this.busy.set(port, block > 0 ? Date.now() + block + GRACE : Infinity);
+    const overdue = block > 0 ? Date.now() + block + GRACE : Infinity;
+    const failed = new Promise<never>((_, fail) => this.busy.set(port, { overdue, fail }));
     this.watch ??= setInterval(() => this.look(), WATCH).unref();
-    return port.send(words).then(
+    return Promise.race([port.send(words), failed]).then(
       (reply) => {
         this.leave(port, true);
         return reply;
@@ -128,7 +137,7 @@ class Spare {
   /** Closes connections whose reply is overdue, and idle ones if the client was closed. */
   private look(): void {
     const now = Date.now();
-    for (const [port, overdue] of this.busy) if (now > overdue) port.close();
+    for (const { overdue, fail } of this.busy.values()) if (now > overdue) fail(new Error("the reply is overdue"));
     // node-redis emits `end` only if it was connected at that time, so check its state.
     if (this.port.closed()) this.closeIdle();
     if (this.idle.length === 0 && this.busy.size === 0) {
@@ -138,7 +147,10 @@ class Spare {
   }
 
   close(): void {
-    for (const port of this.busy.keys()) port.close();
+    for (const [port, { fail }] of this.busy) {
+      port.close();
+      fail(new Error("the connection was closed"));
+    }
     this.busy.clear();
     this.closeIdle();
   }

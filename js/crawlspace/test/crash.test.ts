@@ -150,12 +150,14 @@ test("killed processes lose nothing, and repeat no more than the pages that they
   }
 });
 
-test("a failover of a cluster loses and doubles nothing", async () => {
-  const cluster = await Cluster.start({ replicaFor: "{crawl}:" });
+test("a failover of a cluster and a killed master lose and double nothing", async () => {
+  const cluster = await Cluster.start({ replicaFor: "{crawl}:", args: ["--cluster-node-timeout", "2000"] });
   try {
     const result = await crawl(cluster.port, true, async (crawl) => {
-      await crawl.reach(0.4);
+      await crawl.reach(0.3);
       await cluster.failover();
+      await crawl.reach(0.6);
+      await cluster.killMaster();
     });
     assert.deepStrictEqual(result, { twice: 0, repeated: 0 });
   } finally {

@@ -137,6 +137,8 @@ export class Cluster {
   static async start(options: { replicaFor?: string; args?: string[] } = {}): Promise<Cluster> {
     const count = options.replicaFor === undefined ? 3 : 4;
     const args = ["--cluster-enabled", "yes", "--cluster-node-timeout", "15000", ...(options.args ?? [])];
+    // A busy machine must not look like a dead master: `killMaster` allows its replica the failover.
+    args.push("--cluster-replica-no-failover", "yes");
     const all = await Promise.all(Array.from({ length: count }, () => Server.start(...args)));
     const [first, ...others] = all as [Server, ...Server[]];
     for (const [i, range] of [[0, 5460], [5461, 10922], [10923, 16383]].entries()) {
@@ -178,8 +180,32 @@ export class Cluster {
     await until("the master is a replica", () => from.inSync());
   }
 
+  /**
+   * Kills the master, and waits until the cluster has made its replica a master. Replication is asynchronous. Therefore
+   * the master executes no writes until its replica has all earlier ones, and is killed then: what a client was told is
+   * never lost.
+   */
+  async killMaster(): Promise<void> {
+    const [one, other] = this.pair as readonly [Server, Server];
+    const [master, replica] = (await one.isMaster()) ? [one, other] : [other, one];
+    const id = String(await master.call("CLUSTER", "MYID"));
+    for (const node of this.nodes.filter((node) => node !== master)) {
+      await until("every node knows the replica", async () =>
+        String(await node.call("CLUSTER", "NODES")).includes(`slave,nofailover ${id}`));
+    }
+    await master.call("CLIENT", "PAUSE", 60_000, "WRITE");
+    const offset = async (node: Server, field: string) =>
+      String(await node.call("INFO", "replication")).split(`${field}:`)[1]?.split("\r")[0];
+    await until("the replica has all writes", async () =>
+      (await offset(master, "master_repl_offset")) === (await offset(replica, "slave_repl_offset")));
+    await replica.call("CONFIG", "SET", "cluster-replica-no-failover", "no");
+    await master.kill();
+    await until("the replica is a master", () => replica.isMaster());
+  }
+
+  /** Port of a node that keeps its role. */
   get port(): number {
-    return (this.nodes[0] as Server).port;
+    return (this.nodes.find((node) => !this.pair?.includes(node)) as Server).port;
   }
 
   async stop(): Promise<void> {

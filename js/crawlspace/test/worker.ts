@@ -13,15 +13,17 @@ async function main(port: number, clustered: boolean, kind: Kind, payloads: numb
   const dedupe = new Dedupe(client, "{crawl}:");
   const stop = new AbortController();
   process.once("SIGTERM", () => stop.abort());
-  const leases = frontier.leases({ execution: "crawl-1", uris: 1, lease: 10_000, max: 1, signal: stop.signal });
-  for await (const lease of leases) {
-    const url = String(lease.uri);
+  // In the cluster, no worker dies, and both times are much longer than a failover.
+  const [lease, px] = clustered ? [60_000, 20_000] : [10_000, 3000];
+  const leases = frontier.leases({ execution: "crawl-1", uris: 1, lease, max: 1, signal: stop.signal });
+  for await (const held of leases) {
+    const url = String(held.uri);
     process.stdout.write(`${url}\n`);
     const payload = Number(url.split("/")[1]) % payloads;
     const hash = "sha256:" + createHash("sha256").update(String(payload)).digest("hex");
-    await dedupe.capture("crawl-1", hash, { px: 3000 }, (c) =>
+    await dedupe.capture("crawl-1", hash, { px }, (c) =>
       c.original ? c.revisit(100) : c.add({ date: "20260319102015123", url, size: 1000 }));
-    lease.done({ status: 200 });
+    held.done({ status: 200 });
   }
   await close();
 }
