@@ -4,9 +4,12 @@ import asyncio
 import inspect
 import os
 import pathlib
+import pickle
 import re
 import unittest
 from typing import Any, Dict, List, Set
+
+import redis
 
 import calls
 import connect
@@ -15,6 +18,7 @@ from calls import Call, Original, Token
 from crawlspace import aio, errors
 
 FAMILIES = {"Frontier": calls.FRONTIER, "Dedupe": calls.DEDUPE, "Tags": calls.TAGS}
+CRAWL = b"crawl-1"
 PREFIX = {"Frontier": "{f}:", "Dedupe": "{d}:", "Tags": "{t}"}
 #: Words that a call never sends, because they have no effect there or are the default.
 UNUSED = {"tags.explain": {"RETURN", "BITS", "COUNT", "INDEX", "LINES", "TAGS", "FILE"}}
@@ -234,8 +238,6 @@ class CommandsTest(unittest.TestCase):
             connect.plain().config_set("maxmemory", "0")
 
     def test_unsuitable_clients_are_refused(self) -> None:
-        import redis
-
         with self.assertRaisesRegex(ValueError, "decode_responses"):
             crawlspace.Frontier(connect.plain(decode_responses=True), "{f}:")
         with self.assertRaisesRegex(ValueError, "decode_responses"):
@@ -244,6 +246,47 @@ class CommandsTest(unittest.TestCase):
             aio.Frontier(connect.plain(), "{f}:")
         with self.assertRaises(TypeError):
             crawlspace.Frontier(redis.asyncio.Redis(port=connect.PORT), "{f}:")
+
+    def test_messages_say_what_to_do(self) -> None:
+        from crawlspace.commands import Command, chg, same
+
+        frontier, index = crawlspace.Frontier(connect.URL, "{f}:"), crawlspace.Dedupe(connect.URL, "{d}:")
+        with self.assertRaisesRegex(crawlspace.Error, "does not know CHG.NONE: load the module"):
+            frontier._run(Command(["CHG.NONE", b"{f}:"], same))
+        for items in (["https://a.com/"], "https://a.com/", ("a.com", "https://a.com/"), [("a.com",)], [None]):
+            with self.assertRaisesRegex(TypeError, r"expected Item or a tuple \(chg, uri, at, depth, key, payload\)|NoneType"):
+                frontier.discover(CRAWL, items)
+        for call, message in (
+            (lambda: frontier.settle(CRAWL, ["https://a.com/"]), "Settlement or a tuple"),
+            (lambda: index.add(CRAWL, (calls.HASHES[0], calls.DATE, calls.URL, 1)), "Response or a tuple"),
+            (lambda: index.add(CRAWL, [(calls.HASHES[0], calls.DATE, calls.URL, None)]), "argument 9|argument 10"),
+            (lambda: frontier.next(lease=True), "argument 3 of CHG.NEXT is True"),
+            (lambda: frontier.send([chg.info(b"{f}:"), chg.next(b"{f}:", lease=True)]), "argument 3 of CHG.NEXT is True"),
+        ):
+            with self.assertRaisesRegex(TypeError, message):
+                call()
+        index.close()
+        frontier.close()
+        with self.assertRaisesRegex(ValueError, "redis://"):
+            crawlspace.Frontier("", "{f}:")
+        admin = connect.plain()
+        admin.config_set("requirepass", "secret")
+        try:
+            for url in (connect.URL, connect.URL.replace("//", "//:wrong@")):
+                with crawlspace.Frontier(url, "{f}:") as frontier:
+                    with self.assertRaisesRegex(redis.AuthenticationError, "redis://USER:PASSWORD@HOST:PORT"):
+                        frontier.info()
+        finally:
+            admin.config_set("requirepass", "")
+            admin.close()
+
+    def test_a_client_of_a_url_can_be_pickled(self) -> None:
+        frontier = crawlspace.Frontier(connect.URL, "{f}:", patience=3)
+        copy = pickle.loads(pickle.dumps(frontier))
+        self.assertEqual((copy.prefix, copy.patience, copy.info().uris), (b"{f}:", 3, 0))
+        copy.close()
+        with self.assertRaisesRegex(TypeError, "make it of a URL"):
+            pickle.dumps(crawlspace.Frontier(connect.plain(), "{f}:"))
 
     def test_several_commands_take_one_round_trip(self) -> None:
         from crawlspace.commands import dedupe

@@ -1,6 +1,7 @@
 """The two helpers, repeated calls, and waits."""
 
 import asyncio
+import os
 import signal
 import threading
 import time
@@ -366,7 +367,7 @@ class WaitsTest(unittest.TestCase):
         connect.empty()
 
     def test_a_wait_is_never_longer_than_the_timeout_of_the_client(self) -> None:
-        for server in (connect.plain(socket_timeout=0.2), f"{connect.URL}?socket_timeout=0.2"):
+        for server in (connect.plain(socket_timeout=0.6), f"{connect.URL}?socket_timeout=0.6"):
             frontier = crawlspace.Frontier(server, "{f}:", patience=0)
             frontier.pack()
             begun = time.monotonic()
@@ -389,7 +390,7 @@ class WaitsTest(unittest.TestCase):
 
     def test_a_wait_of_asyncio_is_split_too(self) -> None:
         async def run() -> Any:
-            server = redis.asyncio.Redis(port=connect.PORT, socket_timeout=0.2)
+            server = redis.asyncio.Redis(port=connect.PORT, socket_timeout=0.6)
             frontier = aio.Frontier(server, "{f}:", patience=0)
             begun = time.monotonic()
             self.assertEqual(await frontier.next(block=500), [])
@@ -490,6 +491,26 @@ class CaptureTest(unittest.TestCase):
         for thread in threads:
             thread.join()
         self.assertEqual(self.counts(), (1, 161, 160))
+
+    def test_a_forked_process_counts_its_own_calls(self) -> None:
+        self.index.add(CRAWL, [(HASH, DATE, A, 500)])
+        child = os.fork()
+        for _ in range(3):
+            self.index.revisit(CRAWL, [(HASH, 50)])
+        if child == 0:
+            os._exit(0)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        self.assertEqual(self.counts(), (1, 7, 6))
+
+    def test_a_capture_is_used_as_a_context_manager(self) -> None:
+        capture = self.index.capture(CRAWL, HASH)
+        for call in (lambda: capture.add(DATE, A, 500), lambda: capture.revisit(50)):
+            with self.assertRaisesRegex(RuntimeError, "with index.capture"):
+                call()
+        with capture:
+            capture.add(DATE, A, 500)
+        with self.assertRaisesRegex(RuntimeError, "with index.capture"):
+            capture.add(DATE, A, 500)
 
     def test_what_cannot_be_repeated_is_not_repeated(self) -> None:
         frontier = crawlspace.Frontier(connect.plain(), "{f}:")

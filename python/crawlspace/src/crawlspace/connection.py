@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import os
 import uuid
-from typing import Any, Deque, List, Optional
+import weakref
+from typing import Any, Deque, List, Optional, Sequence
 
 import redis
 from redis.exceptions import AuthenticationError, AuthorizationError, ClusterError, RedisClusterException
@@ -52,6 +54,19 @@ def check(server: Any, kinds: Any) -> None:
         raise ValueError("this client has decode_responses=True: use one without it, because replies contain any bytes")
 
 
+def unsendable(words: Sequence[Any]) -> TypeError:
+    """Returns the error for a command that redis-py cannot send."""
+    for position, word in enumerate(words):
+        if isinstance(word, bool) or not isinstance(word, (bytes, float, int, str)):
+            return TypeError(f"argument {position} of {words[0]} is {word!r}: expected bytes, str or an integer")
+    return TypeError(f"redis-py cannot send {words[0]}")
+
+
+def refused(error: Exception) -> Exception:
+    """Returns the error for a user or password that the server refuses."""
+    return type(error)(f"{error}; check the user and the password (in a URL: redis://USER:PASSWORD@HOST:PORT)")
+
+
 def longest_wait(server: Any) -> Optional[int]:
     """Returns how many milliseconds a command may wait, so that the client does not time out; None without a limit."""
     default = inspect.signature(redis.Redis.__init__).parameters["socket_timeout"].default
@@ -67,11 +82,25 @@ class Writer:
         self.numbers = itertools.count(1)
 
 
+_WRITERS: "weakref.WeakSet[Writers]" = weakref.WeakSet()
+
+
+def _begin_process() -> None:
+    """Drops the writers of the parent after a fork: the server would ignore calls of two processes with one number."""
+    for writers in _WRITERS:
+        writers._free.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_process)
+
+
 class Writers:
     """A pool of writers: one for each call in progress, so that the numbers of a writer increase in order."""
 
     def __init__(self) -> None:
         self._free: Deque[Writer] = Deque()
+        _WRITERS.add(self)
 
     def number(self, command: Command[Any]) -> "tuple[List[Word], Optional[Writer]]":
         """Returns the words of the command with its number, and the writer, which `free` takes back."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Dict, Type
 
 import redis
@@ -249,9 +250,19 @@ _REMOVED = {
 }
 
 
+#: Reply of a server without the module.
+_UNKNOWN = re.compile(r"(?:ERR )?unknown command ['`]((?:CHG|DEDUPE|TAGS)\.\w+)")
+
+
 def error_of(error: redis.ResponseError) -> Error:
     """Returns the error of this package for an error of redis-py."""
     message = str(error)
+    unknown = _UNKNOWN.match(message)
+    if unknown:
+        message = (
+            f"ERR the server does not know {unknown[1]}: load the module, libcrawlspace.so, in a current version, with "
+            "loadmodule in redis.conf"
+        )
     first = message.split(" ", 1)[0]
     code = getattr(error, "status_code", None) or _REMOVED.get(type(error).__name__)
     if code is None:

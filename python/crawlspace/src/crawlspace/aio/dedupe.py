@@ -28,6 +28,7 @@ class OpenCapture:
         self._block = block
         self._with_wacz = with_wacz
         self._token: Optional[int] = None
+        self._is_open = False
 
     async def __aenter__(self) -> "OpenCapture":
         claim = await self._index.claim(
@@ -36,9 +37,11 @@ class OpenCapture:
         self.original = claim.original
         self.filename = claim.filename
         self._token = claim.token
+        self._is_open = True
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._is_open = False
         if self._token is None:
             return
         try:
@@ -48,11 +51,16 @@ class OpenCapture:
             pass
         self._token = None
 
+    def _check(self) -> None:
+        if not self._is_open:
+            raise RuntimeError("the payload is only claimed in the body of: with index.capture(…) as capture")
+
     async def add(self, date: Bytes, url: Bytes, size: int, wacz_index: int = 0) -> bool:
         """Adds the ``response`` record that was written. Returns False if the crawl had this hash already.
 
         If the claim has expired and another worker holds it now, the record is added without it: it is in the file.
         """
+        self._check()
         record = dedupe.Response(self.hash, date, url, size, wacz_index)
         token, self._token = self._token, None
         if token is not None:
@@ -67,6 +75,7 @@ class OpenCapture:
 
     async def revisit(self, size: int, *, ref: Optional[Bytes] = None, no_ref: bool = False) -> None:
         """Counts the ``revisit`` record that was written for the original."""
+        self._check()
         if self.original is None:
             raise ValueError("this payload has no original: store it, and call add")
         record = dedupe.Revisit(self.hash, size, self.original)

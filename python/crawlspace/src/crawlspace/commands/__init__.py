@@ -77,6 +77,16 @@ def many(values: Iterable[Bytes]) -> List[Word]:
     return [value if type(value) is bytes else data(value) for value in values]
 
 
+def row(kind: Any, value: Any) -> Any:
+    """Returns a plain tuple as a row of this NamedTuple, whose last fields have defaults."""
+    if not isinstance(value, (bytes, str)):
+        try:
+            return kind(*value)
+        except TypeError:
+            pass
+    raise TypeError(f"expected {kind.__name__} or a tuple ({', '.join(kind._fields)}), not {value!r}")
+
+
 def number(words: List[Word], name: bytes, value: Optional[int]) -> None:
     """Appends an option whose value is a number."""
     if value is not None:

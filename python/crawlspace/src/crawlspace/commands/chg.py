@@ -30,7 +30,7 @@ from ..replies import (
     named,
     new,
 )
-from . import Bytes, Command, Seq, Wait, Word, data, many, nothing, number, same, text, word
+from . import Bytes, Command, Seq, Wait, Word, data, many, nothing, number, row, same, text, word
 
 
 class Item(NamedTuple):
@@ -122,7 +122,7 @@ def add_uri(
     number(words, b"WEIGHT", weight)
     start = len(words)
     for item in items:
-        chg, uri, at, depth, key, payload = Item(*item)
+        chg, uri, at, depth, key, payload = row(Item, item)
         if key is not None or payload is not None:
             raise ValueError("add_uri takes no keys and payloads: use discover")
         words += (data(chg), at, depth, data(uri))
@@ -169,7 +169,7 @@ def discover(
     this long ago count as new. Returns for each item the number of URIs that its group has now, 0 if the URL is known,
     or None if it was refused. A call that was repeated after a broken connection may find its own URLs known.
     """
-    rows: List[Any] = [item if len(item) == 6 else Item(*item) for item in items]
+    rows: List[Any] = [item if len(item) == 6 else row(Item, item) for item in items]
     if not rows:
         return Command([], lambda _: [])
     form = (rows[0][4] is not None, rows[0][5] is not None)
@@ -471,7 +471,7 @@ def settle(
     """
     words: List[Word] = ["CHG.SETTLE", prefix, data(execution)]
     number(words, b"STATUS", status)
-    rows = [Settlement(*item) for item in items]
+    rows = [row(Settlement, item) for item in items]
     if not rows:
         return Command([], lambda _: [])
     with_payload = rows[0].payload is not None

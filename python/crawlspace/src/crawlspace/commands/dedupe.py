@@ -25,7 +25,7 @@ from ..replies import (
     pairs,
     rows,
 )
-from . import Bytes, Command, Seq, Wait, Word, data, many, nothing, number, same, text, word
+from . import Bytes, Command, Seq, Wait, Word, data, many, nothing, number, row, same, text, word
 
 
 class Response(NamedTuple):
@@ -74,7 +74,7 @@ def add(
         words.append(b"EARLIEST")
     start = len(words)
     for record in records:
-        hash, date, url, size, wacz_index = record if len(record) == 5 else Response(*record)
+        hash, date, url, size, wacz_index = record if len(record) == 5 else row(Response, record)
         words += (
             hash if type(hash) is bytes else data(hash),
             wacz_index,
@@ -330,7 +330,7 @@ def revisit(
         words += (b"SEQ", data(seq[0]), seq[1])
     start = len(words)
     for record in records:
-        hash, size, original = record if len(record) == 3 else Revisit(*record)
+        hash, size, original = record if len(record) == 3 else row(Revisit, record)
         words += (hash if type(hash) is bytes else data(hash), size)
         if original is not None:
             words += (b"ORIGINAL", original.crawl, original.wacz_index, original.size)

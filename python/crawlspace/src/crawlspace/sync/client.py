@@ -16,7 +16,7 @@ from redis.backoff import NoBackoff
 
 from ..commands import Bytes, Command, Wait, Word, data
 from ..connection import CAUSES, CONNECT, FAILURES, FINAL, JOB, MAX_PAUSE, MOVED, PASSING, PAUSE, REPLY, Writers, check
-from ..connection import longest_wait
+from ..connection import longest_wait, refused, unsendable
 from ..errors import Error, error_of
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Client:
         self.now: Optional[int] = None
         self.patience = patience
         self._url = server if isinstance(server, str) else None
-        self._server: Any = self._connect(REPLY) if self._url else server
+        self._server: Any = server if self._url is None else self._connect(REPLY)
         check(self._server, (Redis, RedisCluster))
         self._patient: Any = None
         self._longest_wait = longest_wait(self._server)
@@ -80,6 +80,11 @@ class Client:
             for server in (self._server, self._patient):
                 if server is not None:
                     getattr(server, "close", server.close)()
+
+    def __reduce__(self) -> Any:
+        if self._url is None:
+            raise TypeError(f"a {type(self).__name__} with a client of redis-py cannot be pickled: make it of a URL")
+        return functools.partial(type(self), patience=self.patience), (self._url, self.prefix), {"now": self.now}
 
     def __enter__(self) -> "Self":
         return self
@@ -123,7 +128,10 @@ class Client:
         pipeline = self._server.pipeline(transaction=False)
         for words in batch:
             pipeline.execute_command(*words)
-        replies: List[Any] = pipeline.execute(raise_on_error=False)
+        try:
+            replies: List[Any] = pipeline.execute(raise_on_error=False)
+        except errors.DataError as cause:
+            raise next((error for error in map(unsendable, batch) if "argument" in str(error)), cause)
         for position, reply in enumerate(replies):
             if isinstance(reply, errors.ResponseError):
                 replies[position] = error = error_of(reply)
@@ -186,6 +194,8 @@ class Client:
                 self.patience if patience is None else patience,
                 cause,
             )
+        except errors.DataError as cause:
+            raise unsendable(words) from cause
         finally:
             if writer is not None:
                 self._writers.free(writer)
@@ -215,7 +225,9 @@ class Client:
                 failure, code = cause, ""
                 if isinstance(cause, AttributeError):
                     failure = errors.ConnectionError(f"another call has closed the connection ({cause})")
-                if not is_repeatable or isinstance(cause, FINAL):
+                if isinstance(cause, FINAL):
+                    raise refused(cause) from cause
+                if not is_repeatable:
                     raise failure
             now = time.monotonic()
             if begun is None:
