@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import itertools
 import re
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Type, TypeVar, Union, cast, get_type_hints
 
@@ -14,13 +14,13 @@ new = tuple.__new__
 
 def rows(kind: Type[T]) -> Callable[[Any], List[Optional[T]]]:
     """Returns a function that converts each row to this NamedTuple, and keeps rows that are None."""
-    make: Callable[[Any], T] = functools.partial(cast(Any, new), kind)
+    make: Callable[[Any, Any], T] = cast(Any, new)
 
     def parse(reply: Any) -> List[Optional[T]]:
         try:
-            return list(map(make, reply))
+            return list(map(make, itertools.repeat(kind), reply))
         except TypeError:
-            return [row and make(row) for row in reply]
+            return [row and make(kind, row) for row in reply]
 
     return parse
 

@@ -74,7 +74,8 @@ def many(values: Iterable[Bytes]) -> List[Word]:
     """Returns the bytes of each argument."""
     if isinstance(values, (bytes, str)):
         raise TypeError("expected several values, not a single bytes or str: put it into a list")
-    return [value if type(value) is bytes else data(value) for value in values]
+    found: List[Any] = list(values)
+    return found if set(map(type, found)) == {bytes} else list(map(data, found))
 
 
 def row(kind: Any, value: Any) -> Any:

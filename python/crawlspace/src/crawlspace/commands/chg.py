@@ -385,6 +385,10 @@ def _released(reply: Any) -> Released:
     return Released(reply[0], None if reply[1] is None else _lease(reply[1]))
 
 
+def _is_unleased(reply: Any) -> bool:
+    return reply[1] is None
+
+
 def release(
     prefix: bytes,
     chg: Bytes,
@@ -419,7 +423,7 @@ def release(
     if status is not None:
         words += (b"STATUS", status)
     if factor is not None:
-        words += (b"FACTOR", b"%.3f" % factor)
+        words += (b"FACTOR", factor if type(factor) is int else b"%.3f" % factor)
     if min is not None:
         words += (b"MIN", min)
     if max is not None:
@@ -454,7 +458,7 @@ def release(
         rest.wait = Wait(0, _is_nil, -1)
         return rest
 
-    return Command(words, _released, wait=Wait(next.block, lambda reply: reply[1] is None, -1, then))
+    return Command(words, _released, wait=Wait(next.block, _is_unleased, -1, then))
 
 
 def repair(prefix: bytes) -> Command[FrontierCheck]:
