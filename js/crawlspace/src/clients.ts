@@ -48,6 +48,9 @@ export interface Port {
 
 /** Returns the adapter of a client. */
 export function portOf(client: RedisClient): Port {
+  if (typeof client !== "object" || client === null) {
+    throw new TypeError(`expected a client of ioredis or node-redis, not ${client}`);
+  }
   if (typeof (client as IoredisClient).callBuffer === "function") {
     return new Ioredis(client as unknown as IoredisParts);
   }
@@ -75,7 +78,9 @@ const SHORT = 256;
 function asText(words: Word[]): Word[] {
   for (let i = 0; i < words.length; i++) {
     const word = words[i] as Word;
-    if (typeof word !== "string" && word.length <= SHORT && isAscii(word)) words[i] = word.toString("latin1", 0, word.length);
+    if (typeof word === "string") continue;
+    if (!Buffer.isBuffer(word)) throw new TypeError(`argument ${i} of ${words[0]} is ${word}: expected text or a Buffer`);
+    if (word.length <= SHORT && isAscii(word)) words[i] = word.toString("latin1", 0, word.length);
   }
   return words;
 }

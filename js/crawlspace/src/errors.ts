@@ -135,6 +135,11 @@ export const ERRORS: ReadonlyMap<string, typeof CrawlspaceError> = new Map<strin
 
 /** Converts the text of a server's error to an error of the class for its code word. */
 export function errorOf(text: string, cause?: unknown): CrawlspaceError {
+  const unknown = /^ERR unknown command ['`]((?:CHG|DEDUPE|TAGS)\.\w+)/.exec(text);
+  if (unknown) {
+    text = `ERR the server does not know ${unknown[1]}: load the module, libcrawlspace.so, in a current version, with ` +
+      "loadmodule in redis.conf";
+  }
   const code = text.split(" ", 1)[0] ?? "";
   const known = ERRORS.get(code) ?? CrawlspaceError;
   return new known(code, text, { cause });

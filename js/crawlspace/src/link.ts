@@ -113,10 +113,17 @@ class Spare {
   }
 
   private on(port: Port, words: Word[], block: number): Promise<unknown> {
+    let sent: Promise<unknown>;
+    try {
+      sent = port.send(words);
+    } catch (error) {
+      this.idle.push(port); // nothing was sent
+      throw error;
+    }
     const overdue = block > 0 ? Date.now() + block + GRACE : Infinity;
     const failed = new Promise<never>((_, fail) => this.busy.set(port, { overdue, fail }));
     this.watch ??= setInterval(() => this.look(), WATCH).unref();
-    return Promise.race([port.send(words), failed]).then(
+    return Promise.race([sent, failed]).then(
       (reply) => {
         this.leave(port, true);
         return reply;

@@ -60,6 +60,15 @@ scene("a loop ends each lease with the request for the next one", async ({ f }) 
   assert.deepStrictEqual([releases, groupsBusy], [3, 0]);
 });
 
+scene("messages say what is wrong and what to do", async ({ f, d }) => {
+  const wrong = (value: unknown) => value as never;
+  await assert.rejects(f["link"].call(["CHG.NONE", "x"]), /does not know CHG.NONE: load the module/);
+  await assert.rejects(f.discover("c", [{ group: "a", uri: wrong(undefined) }]), /argument 9 of CHG.DISCOVER is undefined/);
+  await assert.rejects(async () => d.lookup([wrong(null)]), /argument 2 of DEDUPE.LOOKUP is null/);
+  await assert.rejects(async () => d.claim("c", wrong(1), { px: 1000, block: 10 }), /argument 3 of DEDUPE.CLAIM is 1/);
+  assert.throws(() => new Frontier(wrong(undefined), "x"), /expected a client of ioredis or node-redis, not undefined/);
+});
+
 scene("a loop works on a plain frontier, and on one that only counts", async ({ f }) => {
   await f.unpack();
   await f.addUri("c", uris("a/1"));
