@@ -208,6 +208,8 @@ class HeldLease:
                     await frontier._run(commands.release(frontier.prefix, lease.chg, lease.token, delay=0), PARTING)
             else:
                 await frontier._run(self._release(None), PARTING)
+        except (Stale, NoChg) as error:
+            LOG.warning("%r: %s", self.chg, error)
         except (Error, *FAILURES) as error:
             LOG.warning("%r: %s: the lease expires by itself", self.chg, error)
 
