@@ -200,7 +200,7 @@ reshard: ## Move slots of a cluster under load, key by key and as a whole, and c
 	CRAWLSPACE_MODULE='$(MODULE)' RESHARDS='$(RESHARDS)' ANSWERS='$(ANSWERS)' \
 	    $(CARGO) test --package redis-tests --test server -- --nocapture reshard::no_answer_is_wrong
 
-bench: ## Measure against plain Redis and pywb and write docs/benchmarks/ and docs/benchmarks.md (ONLY=dedupe, chg, tags, import, federation, index or one row, QUICK=1, SCALE=1)
+bench: ## Measure against plain Redis and pywb and write docs/benchmarks/ and docs/benchmarks.md (ONLY=dedupe, chg, tags, import, federation, index, packages or one row, QUICK=1, SCALE=1)
 	@scripts/need cc libclang redis-server redis-cli valgrind wrk python3 python3-venv
 	$(CARGO) build --release --package crawlspace
 	$(CARGO) build --release --package crawlspace-cli --package crawlspace-jobs --package crawlspace-urlfrontier --bins --example index_cache --example load

@@ -2,7 +2,8 @@
 //
 //     CRAWLSPACE_MODULE=… npm run bench
 //
-// Prints the CPU time of this process and the throughput, as the package relative to the client.
+// Prints the CPU time of this process and the throughput, as the package relative to the client. `make bench ONLY=P2`
+// reads the lines.
 
 import { createHash } from "node:crypto";
 
@@ -49,7 +50,7 @@ async function compare(name: string, ours: (round: number) => Promise<void>, the
   }
   const median = (values: number[]) => values.sort((a, b) => a - b)[values.length >> 1]?.toFixed(2);
   const [cpu, throughput] = [median(ratios.map(({ cpu }) => cpu)), median(ratios.map(({ time }) => time))];
-  console.log(`${name}: CPU ${cpu} of the client's, throughput ${throughput}`);
+  console.log(`${name}; CPU ${cpu}, throughput ${throughput}`);
 }
 
 async function bench(kind: Kind, port: number): Promise<void> {

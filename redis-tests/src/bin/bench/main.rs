@@ -26,6 +26,7 @@ mod index_cache;
 mod load;
 mod machine;
 mod others;
+mod packages;
 mod pages;
 mod report;
 mod series;
@@ -100,7 +101,7 @@ impl Part {
 
 /// All parts in the order of the report. (Import has no pieces: all of its rows are compared with
 /// one import by the peer.)
-const PARTS: [Part; 9] = [
+const PARTS: [Part; 10] = [
     Part::new(
         "dedupe",
         "D1 D2 D3 D4 D6 D7 D9 D11",
@@ -128,6 +129,7 @@ const PARTS: [Part; 9] = [
         federation::measure,
     ),
     Part::new("index", "X1 X2 X3", "index-cache", index_cache::measure),
+    Part::new("packages", "P1 P2", "packages", packages::measure),
     Part::scale("dedupe", "", "dedupe-scale", dedupe::scale),
     Part::scale("chg", "C6 K1", "chg-scale", chg::scale),
 ];
@@ -323,14 +325,18 @@ fn usage<T>(at: &str) -> T {
     std::process::exit(2);
 }
 
+/// Returns the folder into which Cargo builds.
+pub fn target() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR");
+    root().join(target.map_or_else(|| "target".into(), PathBuf::from))
+}
+
 /// Returns the path of a file of a release build.
 ///
 /// # Panics
 /// Panics if the file has not been built.
 fn release(name: &str, package: &str) -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR");
-    let target = target.map_or_else(|| "target".into(), PathBuf::from);
-    let file = root().join(target).join("release").join(name);
+    let file = target().join("release").join(name);
     let shown = file.display();
     assert!(
         file.exists(),

@@ -114,4 +114,6 @@ targets! {
     HIT                  "X1" "a hit"                                                 AtMost(50.0, "µs");
     COLD                 "X2" "time of a cold index against a sort"                   AtMost(3.0, "× its time");
     ONE_MORE             "X3" "speed of adding a job against a rebuild"               AtLeast(20.0);
+    PYTHON               "P1" "processor time of calls against redis-py"              AtMost(1.1, "×");
+    JAVASCRIPT           "P2" "processor time of calls against ioredis and node-redis" AtMost(1.1, "×");
 }
