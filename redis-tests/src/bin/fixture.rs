@@ -86,10 +86,12 @@ fn folder() -> PathBuf {
 /// Fills a database with the data of a family and records the replies. Returns the arguments of the
 /// call of `GOES_ON`.
 fn fill(family: &Family, database: usize, wire: &mut Wire, page: &mut String) -> Vec<Vec<u8>> {
+    let storage = match family.storage {
+        "packed" => "packed",
+        _ => "plain",
+    };
     for setting in ["crawlspace.dedupe-storage", "crawlspace.chg-storage"] {
-        if !family.storage.is_empty() {
-            ok!(wire, "CONFIG", "SET", setting, family.storage);
-        }
+        ok!(wire, "CONFIG", "SET", setting, storage);
     }
     let state = family.fill(wire, PREFIX);
     for line in known_urls(family) {
