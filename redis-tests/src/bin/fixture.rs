@@ -35,8 +35,8 @@ fn main() {
         .args(&["--databases", &databases.to_string()])
         .start();
     let mut page = format!(
-        "What a server with version {} replies about `dump.rdb` and about `appendonlydir`, both of Redis {}. Written by\n\
-         `cargo run -p redis-tests --bin fixture`.\n",
+        "What a server with version {} replies about `dump.rdb` and about `appendonlydir`, both of Redis {}.\n\
+         Written by `cargo run -p redis-tests --bin fixture`.\n",
         env!("CARGO_PKG_VERSION"),
         server.info("redis_version").expect("a version"),
     );
