@@ -9,6 +9,7 @@ use super::keys::{CrawlKey, MERGED, RECORDS, is_crawl_id};
 use super::packed::Part;
 use super::store::{Store, Stored};
 use crawlspace_host::keyspace::Batch;
+use crawlspace_host::text::parse_unsigned;
 
 /// A documented hash of a packed index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,32 +26,34 @@ impl<'a> Document<'a> {
         key.last() == Some(&b's')
     }
 
-    /// Finds the prefix and the hash that a key may name. `is_prefix` tells whether an index with
-    /// this prefix may be packed; `starts` are the positions at which names of records may begin.
+    /// Returns the hashes that a key may name, each with its prefix. `is_prefix` tells whether an
+    /// index with this prefix may be packed; `starts` are the positions at which names of records may
+    /// begin. If the prefix of one index begins with that of another one, there may be several.
     pub fn of_key(
         key: &'a [u8],
         starts: impl Iterator<Item = usize>,
-        is_prefix: impl Fn(&[u8]) -> bool,
-    ) -> Option<(&'a [u8], Document<'a>)> {
-        if Document::may_be_merged(key)
-            && let Some(prefix) = MERGED.prefix_of(key).filter(|prefix| is_prefix(prefix))
-        {
-            return Some((prefix, Document::Merged));
-        }
+        is_prefix: impl Fn(&[u8]) -> bool + Copy,
+    ) -> impl Iterator<Item = (&'a [u8], Document<'a>)> {
+        let may_be_merged = Document::may_be_merged(key);
+        let merged = may_be_merged.then(|| MERGED.prefix_of(key)).flatten();
+        let merged = merged.filter(move |prefix| is_prefix(prefix));
         // Crawlers read and write counts all the time.
-        if key.ends_with(CrawlKey::Counts.around().1) {
-            return None;
-        }
-        for at in starts {
+        let is_counts = key.ends_with(CrawlKey::Counts.around().1);
+        let records = starts.filter(move |_| !is_counts).filter_map(move |at| {
             let (prefix, name) = key.split_at(at);
-            if let Some(crawl) = name.strip_prefix(RECORDS)
-                && is_prefix(prefix)
-                && is_crawl_id(crawl)
-            {
-                return Some((prefix, Document::Records(crawl)));
-            }
+            let crawl = name.strip_prefix(RECORDS)?;
+            (is_prefix(prefix) && is_crawl_id(crawl)).then_some((prefix, Document::Records(crawl)))
+        });
+        let merged = merged.map(|prefix| (prefix, Document::Merged));
+        merged.into_iter().chain(records)
+    }
+
+    /// Returns the length of the crawl id at the end of the name; `None` for the merged index.
+    pub fn crawl_len(self) -> Option<usize> {
+        match self {
+            Document::Merged => None,
+            Document::Records(crawl) => Some(crawl.len()),
         }
-        None
     }
 
     fn part(self) -> Part<'a> {
@@ -69,7 +72,8 @@ impl<K: Store> Index<K> {
     pub fn stands_in_for(&mut self, ks: &mut K, key: &[u8], of: Document<'_>) -> Result<bool> {
         match of {
             Document::Merged => {
-                Ok(self.places.packed_key().is_some() && self.names().merged.as_ref() == key)
+                let may_be_packed = self.is_registered() && self.places.packed_key().is_some();
+                Ok(may_be_packed && self.names().merged.as_ref() == key)
             }
             Document::Records(crawl) => self.has_packed_records(ks, crawl),
         }
@@ -197,15 +201,10 @@ const AGAIN: u64 = 1 << 51;
 const LOW: u32 = 51;
 
 impl ScanPosition {
-    /// Parses a cursor as the server does: a number of 64 bits, which may have a sign.
+    /// Parses a cursor: decimal digits. Servers differ in what else they accept, so returns `None`
+    /// for anything else.
     pub fn parse(cursor: &[u8]) -> Option<ScanPosition> {
-        let text = std::str::from_utf8(cursor).ok()?;
-        let number = match text.strip_prefix('-') {
-            Some(digits) if !digits.starts_with('+') => digits.parse::<u64>().ok()?.wrapping_neg(),
-            Some(_) => return None,
-            None => text.parse().ok()?,
-        };
-        Some(ScanPosition::of_cursor(number))
+        parse_unsigned(cursor).map(ScanPosition::of_cursor)
     }
 
     /// Converts a cursor to a position.
@@ -259,9 +258,8 @@ impl<'a> ScanOptions<'a> {
                     rest
                 }
                 [word, count, ref rest @ ..] if word.eq_ignore_ascii_case(b"COUNT") => {
-                    let count = std::str::from_utf8(count).ok()?.parse().ok()?;
-                    options.count =
-                        Some(count).filter(|count| (1..=i64::MAX as u64).contains(count))?;
+                    let is_valid = |count: &u64| (1..=i64::MAX as u64).contains(count);
+                    options.count = parse_unsigned(count).filter(is_valid)?;
                     rest
                 }
                 [word, ref rest @ ..] if word.eq_ignore_ascii_case(b"NOVALUES") => {
@@ -300,11 +298,7 @@ mod tests {
         }
         assert_ne!(Packed(0).cursor(), 0);
         assert_eq!(ScanPosition::parse(b"0"), Some(Plain(0)));
-        assert_eq!(
-            ScanPosition::parse(b"-1"),
-            ScanPosition::parse(b"18446744073709551615")
-        );
-        for invalid in ["", "-", "x", "1 ", "-+1", "18446744073709551616"] {
+        for invalid in ["", "-1", "+1", "01", "x", "1 ", "18446744073709551616"] {
             assert_eq!(ScanPosition::parse(invalid.as_bytes()), None, "{invalid}");
         }
     }
@@ -329,6 +323,8 @@ mod tests {
             "COUNT",
             "COUNT 0",
             "COUNT -1",
+            "COUNT +1",
+            "COUNT 01",
             "COUNT x",
             "TYPE hash",
         ] {
@@ -339,14 +335,22 @@ mod tests {
     #[test]
     fn a_key_is_recognized_behind_a_packed_prefix_only() {
         let of = |key: &'static str| {
-            let at = key.find("h:").into_iter();
-            Document::of_key(key.as_bytes(), at, |prefix| prefix == b"p:")
+            let at = key.match_indices("h:").map(|(at, _)| at);
+            let all = Document::of_key(key.as_bytes(), at, |prefix| {
+                [&b"p:"[..], b"p:h:"].contains(&prefix)
+            });
+            all.collect::<Vec<_>>()
         };
-        assert_eq!(of("p:allhashes"), Some((&b"p:"[..], Document::Merged)));
-        assert_eq!(of("p:alldupes"), Some((&b"p:"[..], Document::Merged)));
-        assert_eq!(of("p:h:a"), Some((&b"p:"[..], Document::Records(b"a"))));
+        assert_eq!(of("p:allhashes"), [(&b"p:"[..], Document::Merged)]);
+        assert_eq!(of("p:alldupes"), [(&b"p:"[..], Document::Merged)]);
+        assert_eq!(of("p:h:a"), [(&b"p:"[..], Document::Records(b"a"))]);
+        let both = [
+            (&b"p:"[..], Document::Records(b"h:a")),
+            (&b"p:h:"[..], Document::Records(b"a")),
+        ];
+        assert_eq!(of("p:h:h:a"), both);
         for other in ["q:allhashes", "h:a", "p:h:a:counts", "p:h:", "p:allcounts"] {
-            assert_eq!(of(other), None, "{other}");
+            assert_eq!(of(other), [], "{other}");
         }
         for name in MERGED.every_name() {
             assert!(Document::may_be_merged(name.as_bytes()), "{name}");

@@ -123,6 +123,8 @@ const CALLS: &[&str] = &[
     "HSCAN p:allhashes 18446744073709551616",
     "HSCAN p:allhashes 0 COUNT 0",
     "HSCAN p:allhashes 0 COUNT x",
+    "HSCAN p:allhashes 0 COUNT +1",
+    "HSCAN p:allhashes 0 COUNT 01",
     "HSCAN p:allhashes 0 COUNT",
     "HSCAN p:h:a 0 MATCH",
     "HSCAN p:h:a 0 BAD 1",
@@ -295,6 +297,31 @@ fn crawls_committed_by_plain_clients_are_packed() {
 }
 
 #[test]
+fn commit_of_plain_clients_does_not_decide_about_a_new_index() {
+    let (server, mut c) = DedupeIndex::on(served().packed(), P);
+    // Plain commands are served because of another index.
+    let mut other = DedupeIndex::of(&server, "other:");
+    other.committed("a", 0..10);
+    until_served(c.wire(), "other:allhashes");
+    ok!(c, "SADD", "p:allcrawls", "theirs");
+    ok!(
+        c,
+        "HSETNX",
+        "other:h:x",
+        sha256_of(20),
+        "0 20260319102015 http://e/ 1"
+    );
+    ok!(c, "SADD", "other:allcrawls", "x");
+    // The indexes are looked at in the order of these commits.
+    until("the later commit is packed", || {
+        c.plain("EXISTS other:h:x") == int(0)
+    });
+    assert_eq!(c.plain("EXISTS p:crawlspace"), int(0));
+    ok!(c, "HSETNX", "p:alldupes", "a".repeat(64), "theirs");
+    assert_eq!(c.plain("TYPE p:alldupes"), Reply::Simple("hash".into()));
+}
+
+#[test]
 fn records_of_a_running_crawl_are_packed_while_it_runs() {
     let (_server, mut c) = index_on(served());
     until_served(c.wire(), "p:allhashes");
@@ -384,6 +411,58 @@ fn other_keys_and_databases_stay_with_the_server() {
     assert!(refusal(&mut c, "HGET p:h:a x").starts_with("WRONGTYPE"));
     c.plain("SELECT 0");
     assert_eq!(c.plain("HLEN p:allhashes"), int(400));
+}
+
+#[test]
+fn one_prefix_in_two_databases_is_two_indexes() {
+    let (server, mut c) = index_on(served());
+    until_served(c.wire(), "p:allhashes");
+    c.plain("SELECT 1");
+    c.committed("other", 1000..1010);
+    c.ok("PACK");
+    until_served(c.wire(), "p:allhashes");
+    for _ in 0..2 {
+        assert_eq!(c.plain("HLEN p:h:other"), int(10));
+        assert_eq!(c.plain("HSETNX p:h:other #1000 x"), int(0));
+        c.plain("SELECT 0");
+        assert_eq!(c.plain("HLEN p:h:a"), int(300));
+        assert_eq!(c.plain("HLEN p:h:other"), int(0));
+        c.plain("SELECT 1");
+    }
+    assert_eq!(server.info_number("panics"), 0);
+}
+
+#[test]
+fn prefix_may_begin_with_the_prefix_of_another_index() {
+    let (server, mut c) = index_on(served());
+    let mut inner = DedupeIndex::of(&server, "p:h:");
+    inner.committed("a", 1000..1010);
+    inner.ok("PACK");
+    until_served(c.wire(), "p:allhashes");
+    until_served(c.wire(), "p:h:allhashes");
+    assert_eq!(c.plain("HLEN p:h:h:a"), int(10));
+    assert_eq!(c.plain("HSETNX p:h:h:a #1000 x"), int(0));
+    assert!(!c.plain("HGET p:h:h:a #1000").is_nil());
+    assert_eq!(c.plain("HLEN p:h:a"), int(300));
+    // The name is also that of records of the crawl `h:b` in the other index.
+    c.committed("h:b", 2000..2005);
+    assert_eq!(c.plain("HLEN p:h:h:b"), int(5));
+}
+
+#[test]
+fn plain_commands_are_served_from_the_first_slice_of_pack_on() {
+    for _ in 0..5 {
+        let (_server, mut c) = DedupeIndex::on(served().plain(), P);
+        c.committed("a", 0..5000);
+        c.plain("CONFIG SET crawlspace.slice-us 50");
+        let mut crawler = c.another();
+        let mut packing = c.sent("PACK");
+        for n in 0..200 {
+            assert_eq!(crawler.plain(format!("HGET p:allhashes #{n}")), bulk("a"));
+            assert_eq!(crawler.plain("HLEN p:h:a"), int(5000));
+        }
+        assert!(!packing.recv().is_error());
+    }
 }
 
 #[test]
@@ -494,6 +573,11 @@ fn permissions_are_those_of_the_renamed_command() {
     let set = reader.call(&["HSETNX", "p:allhashes", "x", "y"]);
     assert!(denied(&set), "{set:?}");
     assert_eq!(c.plain("HGET p:allhashes x"), nil());
+    let mut renamer = user(&["+rename", "+dedupe.rename", "~p:*"]);
+    ok!(c, "SET", "p:mine", "1");
+    let renamed = renamer.call(&["DEDUPE.RENAME", "p:mine", "theirs"]);
+    assert!(denied(&renamed), "{renamed:?}");
+    ok!(renamer, "DEDUPE.RENAME", "p:mine", "p:new");
 }
 
 #[test]

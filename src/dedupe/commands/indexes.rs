@@ -75,7 +75,7 @@ pub fn with_index<T>(
     let open = |keys: &mut RedisKeyspace| {
         let new = settings::layout();
         let mut index = Index::open(keys, prefix, new, in_cluster())?;
-        plain::note_storage(&index);
+        plain::note_storage(db, &index);
         if INVALIDATED.borrow().contains_key(&scope(db, prefix)[..]) {
             index.spelling.invalidate(keys, &index.places)?;
         }

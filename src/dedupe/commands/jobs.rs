@@ -66,7 +66,7 @@ impl Slices for IndexJob {
             if kind != JobKind::Reads {
                 index.refresh_storage(&mut keys)?;
                 index.write_spelling(&mut keys)?;
-                plain::note_storage(index);
+                plain::note_storage(self.db, index);
             }
             step
         });

@@ -21,6 +21,7 @@ use crate::dedupe::stand_in::{Document, ScanOptions, ScanPosition};
 use crate::dedupe::store::{Holds, Store};
 use crawlspace_host::keyspace::{Batch, Keyspace};
 use crawlspace_host::names::Lengths;
+use crawlspace_host::server::acl::{Access, User};
 use crawlspace_host::server::api::{Ctx, RawCtx, RmString, context_flags, raw, rm};
 use crawlspace_host::server::clock::even_ms;
 use crawlspace_host::server::cluster;
@@ -52,14 +53,18 @@ static PREFIXES: MainThread<Prefixes> = MainThread::new(Prefixes {
 /// Lengths of these prefixes.
 static LENGTHS: Lengths = Lengths::new();
 
-/// Returns the prefix of a packed index and the hash that a key may name.
-fn document<'a>(prefixes: &Prefixes, key: &'a [u8]) -> Option<(&'a [u8], Document<'a>)> {
+/// Returns the hashes of packed indexes that a key may name, each with its prefix.
+fn documents<'a>(
+    prefixes: &'a Prefixes,
+    key: &'a [u8],
+) -> Option<impl Iterator<Item = (&'a [u8], Document<'a>)>> {
     // This runs for keys of other programs, too, so it first makes the checks that take no time.
     if !Document::may_be_merged(key) && !LENGTHS.any(key, RECORDS) {
         return None;
     }
     let starts = LENGTHS.find(key, RECORDS);
-    Document::of_key(key, starts, |prefix| prefixes.known.contains_key(prefix))
+    let is_prefix = |prefix: &[u8]| prefixes.known.contains_key(prefix);
+    Some(Document::of_key(key, starts, is_prefix))
 }
 
 /// Chooses the command that runs instead of a call, for the filter.
@@ -78,34 +83,48 @@ fn rename(words: &Words<'_>) -> Option<&'static str> {
         _ => return None,
     };
     let prefixes = PREFIXES.try_borrow()?;
-    let (prefix, document) = document(&prefixes, words.get(1))?;
-    if let Document::Records(crawl) = document {
-        let databases = prefixes.known.get(prefix)?;
+    let mut meant = documents(&prefixes, words.get(1))?;
+    let may_be_packed = meant.any(|(prefix, document)| match document {
+        Document::Merged => true,
         // Records of other crawls, such as the one that a crawler is writing, are plain.
-        let may_have = |&db: &c_int| indexes::may_have_packed(db, prefix, crawl);
-        if !databases.is_empty() && !databases.iter().any(may_have) {
-            return None;
+        Document::Records(crawl) => {
+            let databases = &prefixes.known[prefix];
+            let may_have = |&db: &c_int| indexes::may_have_packed(db, prefix, crawl);
+            databases.is_empty() || databases.iter().any(may_have)
         }
-    }
-    Some(name)
+    });
+    may_be_packed.then_some(name)
 }
 
-/// Notes that there may be a packed index with this prefix, and checks it after a time.
-fn note(prefix: &[u8], delay_ms: u64) {
+/// Notes that there may be a packed index with this prefix, and checks it after a time. A packed
+/// index that was made by the running command is served from the next command on.
+fn note(db: c_int, prefix: &[u8], is_packed: bool) {
     let Some(mut prefixes) = PREFIXES.try_borrow() else {
         return;
     };
-    if !prefixes.known.contains_key(prefix) {
-        LENGTHS.note(prefix.len());
-        prefixes.known.insert(prefix.into(), SmallVec::new());
-        prefixes.schedule(delay_ms);
+    let known = prefixes.known.get_mut(prefix);
+    let is_new = known.is_none();
+    match known {
+        // No database is known yet, so that the key may be in any.
+        Some(databases) if databases.is_empty() || databases.contains(&db) => return,
+        Some(databases) => databases.push(db),
+        None => {
+            LENGTHS.note(prefix.len());
+            let databases = if is_packed { vec![db] } else { Vec::new() };
+            prefixes.known.insert(prefix.into(), databases.into());
+        }
+    }
+    // On a replica, the other keys of an index change all the time.
+    prefixes.schedule(if is_packed { 0 } else { META_MS });
+    if is_new && is_packed && settings::PLAIN_COMMANDS.get() {
+        filter::set(turn::ctx(), Some(rename));
     }
 }
 
 /// Notes the storage of an index after the module changed the index.
-pub fn note_storage(index: &RedisIndex) {
+pub fn note_storage(db: c_int, index: &RedisIndex) {
     if index.places.packed_key().is_some() {
-        note(index.prefix(), 0);
+        note(db, index.prefix(), true);
     } else if PREFIXES.borrow().known.contains_key(index.prefix()) {
         check_soon();
     }
@@ -121,13 +140,12 @@ pub fn check_soon() {
 /// Notes a packed index whose key changed, and schedules a check after other changes.
 pub fn on_change(change: Change<'_>) {
     match change {
-        Change::Key(_, key) => {
+        Change::Key(db, key) => {
             if let Some(prefix) = PACKED_INDEX.prefix_of(key) {
-                note(prefix, 0);
+                note(db, prefix, true);
                 check_soon();
             } else if let Some(prefix) = META.prefix_of(key) {
-                // On a replica, this key changes all the time.
-                note(prefix, META_MS);
+                note(db, prefix, false);
             }
         }
         Change::Databases(_) | Change::Everything | Change::Role => check_soon(),
@@ -289,7 +307,9 @@ extern "C" fn absorb(ctx: RawCtx, _: *mut c_void) {
             visit(ctx, &scope, |(db, prefix), keys, here| {
                 let packs = with_index(db, prefix, keys, |cached, keys| {
                     let index = &mut cached.index;
-                    Ok(index.is_packed() && !index.crawls.are_purged(keys))
+                    // The first command of the module decides about the layout of a new index.
+                    let is_packed = index.is_registered() && index.is_packed();
+                    Ok(is_packed && !index.crawls.are_purged(keys))
                 });
                 if here.is_ok() && matches!(packs, Ok(true)) {
                     jobs::start_packing(db, prefix, move_to(Storage::Packed));
@@ -299,39 +319,63 @@ extern "C" fn absorb(ctx: RawCtx, _: *mut c_void) {
     });
 }
 
-/// Finds the hash of a packed index that the key of a call names.
-fn meant<'a>(key: &'a [u8]) -> Option<(&'a [u8], Document<'a>)> {
-    document(&*PREFIXES.try_borrow()?, key)
+/// Returns the hashes of packed indexes that the key of a call may name.
+fn meant(key: &[u8]) -> SmallVec<[(&[u8], Document<'_>); 1]> {
+    let Some(prefixes) = PREFIXES.try_borrow() else {
+        return SmallVec::new();
+    };
+    let all = documents(&prefixes, key).map(|all| {
+        // The names in the key live longer than the borrowed list of prefixes.
+        all.map(|(prefix, document)| (prefix.len(), document.crawl_len()))
+            .collect::<SmallVec<[(usize, Option<usize>); 1]>>()
+    });
+    let of_key = |(prefix, crawl): (usize, Option<usize>)| {
+        let document = match crawl {
+            Some(len) => Document::Records(&key[key.len() - len..]),
+            None => Document::Merged,
+        };
+        (&key[..prefix], document)
+    };
+    all.into_iter().flatten().map(of_key).collect()
 }
 
-/// Runs `act` on a hash of a packed index. Returns `None` if the server's own command must run.
+/// Runs `act` on the hash of a packed index that a key names. Returns `None` if the server's own
+/// command must run.
 fn on_document<'a, T>(
     call: &InsteadCall<'a>,
     key: &'a [u8],
     writes: bool,
-    act: impl FnOnce(&mut RedisIndex, &mut RedisKeyspace, Document<'a>) -> Result<Option<T>>,
+    mut act: impl FnMut(&mut RedisIndex, &mut RedisKeyspace, Document<'a>) -> Result<Option<T>>,
 ) -> Option<std::result::Result<T, String>> {
-    let (prefix, document) = meant(key)?;
-    if cluster::in_cluster()
-        && let Err(error) = cluster::check(call.ctx, &RmString::new(prefix), writes)
-    {
-        return Some(Err(error));
-    }
-    let mut keys = RedisKeyspace::new(call.ctx);
-    let done = with_index(call.db(), prefix, &mut keys, |cached, keys| {
-        if cached.index.stands_in_for(keys, key, document)? {
-            act(&mut cached.index, keys, document)
-        } else {
-            Ok(None)
+    for (prefix, document) in meant(key) {
+        if cluster::in_cluster()
+            && let Err(error) = cluster::check(call.ctx, &RmString::new(prefix), writes)
+        {
+            return Some(Err(error));
         }
-    });
-    done.map_err(|error| error.to_string()).transpose()
+        let mut keys = RedisKeyspace::new(call.ctx);
+        let done = with_index(call.db(), prefix, &mut keys, |cached, keys| {
+            if cached.index.stands_in_for(keys, key, document)? {
+                act(&mut cached.index, keys, document).map(Some)
+            } else {
+                Ok(None)
+            }
+        });
+        match done {
+            Ok(Some(done)) => return done.map(Ok),
+            Ok(None) => {}
+            Err(error) => return Some(Err(error.to_string())),
+        }
+    }
+    None
 }
 
 /// Reads a field in the usual case: the index is not being converted, and the crawl is committed and
 /// not continued. Returns `None` in all other cases.
 fn get_shortly(ctx: Ctx, key: &[u8], field: &[u8]) -> Option<()> {
-    let (prefix, document) = meant(key)?;
+    let [(prefix, document)] = meant(key)[..] else {
+        return None;
+    };
     with_place(ctx, prefix, |index, packed| {
         if index.places.is_moving() {
             return None;
@@ -399,9 +443,8 @@ impl Instead for HSetNx<'static> {
             }
             Document::Records(_) => Ok(None),
         });
-        let (prefix, document) = meant(key)?;
-        match (set, document) {
-            (Some(Ok(set)), _) => {
+        match set {
+            Some(Ok(set)) => {
                 if set {
                     call.announce(&RmString::new(key), c"hset");
                     claims::on_change(call.ctx, Change::Key(call.db(), key));
@@ -409,23 +452,29 @@ impl Instead for HSetNx<'static> {
                 send_int(call.ctx, i64::from(set));
                 Some(Ok(()))
             }
-            (Some(Err(error)), _) => Some(Err(error)),
-            (None, Document::Records(_)) => {
+            Some(Err(error)) => Some(Err(error)),
+            None => {
                 call.run_original::<Self>();
-                if settings::PLAIN_COMMANDS.get() && is_committed(call, key) {
-                    absorb_after(call.db(), prefix, RUNNING_MS, false);
+                if settings::PLAIN_COMMANDS.get()
+                    && let Some(Ok(prefix)) = prefix_of_records(call, key)
+                {
+                    absorb_after(call.db(), &prefix, RUNNING_MS, false);
                 }
                 Some(Ok(()))
             }
-            (None, Document::Merged) => None,
         }
     }
 }
 
-/// Returns true if a key names the records of a committed crawl of a packed index.
-fn is_committed(call: &InsteadCall<'_>, key: &[u8]) -> bool {
-    let is = on_document(call, key, false, |_, _, _| Ok(Some(())));
-    matches!(is, Some(Ok(())))
+/// Returns the prefix of a packed index if a key names the records of a committed crawl of it.
+fn prefix_of_records(
+    call: &InsteadCall<'_>,
+    key: &[u8],
+) -> Option<std::result::Result<Vec<u8>, String>> {
+    on_document(call, key, false, |index, _, document| {
+        let is_records = matches!(document, Document::Records(_));
+        Ok(is_records.then(|| index.prefix().to_vec()))
+    })
 }
 
 impl Instead for HScan<'static> {
@@ -460,18 +509,14 @@ fn scan(
     cursor: &[u8],
     words: &[&[u8]],
 ) -> Option<std::result::Result<(u64, Batch, bool), String>> {
-    let Some(first) = ScanPosition::parse(cursor) else {
-        let is_ours = on_document(call, key, false, |_, _, _| Ok(Some(())))?;
-        return Some(is_ours.and(Err("ERR invalid cursor".to_string())));
-    };
-    let options = ScanOptions::parse(words);
-    // The server itself tells whether it knows other options. Any hash serves for that.
+    let (first, options) = (ScanPosition::parse(cursor), ScanOptions::parse(words));
+    // The server itself tells whether it accepts other cursors and options. Any hash serves for that.
     let unclear = options.filter(|options| !options.without_values).is_none();
-    if unclear {
+    if unclear || first.is_none() {
         let meta = on_document(call, key, false, |index, _, _| {
             Ok(Some(index.names().meta.clone()))
         })?;
-        let all = [&[&b"0"[..]], words].concat();
+        let all = [&[cursor], words].concat();
         match meta.map(|meta| call.original_error::<HScan<'_>>(&meta, &all)) {
             Ok(None) if options.is_some() => {}
             Ok(None) => return Some(Err("ERR syntax error".to_string())),
@@ -479,7 +524,8 @@ fn scan(
         }
     }
     let options = options?;
-    let mut position = Some(first);
+    // No reply contains a cursor that only the server accepts, so nothing is left there.
+    let mut position = first;
     let (mut found, mut read) = (Batch::default(), 0);
     while let Some(at) = position.filter(|_| read < options.count) {
         let step = on_document(call, key, false, |index, keys, document| {
@@ -580,10 +626,15 @@ impl Instead for Rename<'static> {
 
     fn act(call: &InsteadCall<'_>) -> Option<std::result::Result<(), String>> {
         let [from, to] = call.exactly()?;
-        let prefix = as_purge(from, to)?;
         if call.is_replicated() {
             return None;
         }
+        // The server has checked the first key only.
+        let user = User::current(call.ctx);
+        if let Err(error) = user.check(&RmString::new(to), Access::Write) {
+            return Some(Err(error));
+        }
+        let prefix = as_purge(from, to)?;
         let mut keys = RedisKeyspace::new(call.ctx);
         let is_packed = with_index(call.db(), prefix, &mut keys, |cached, keys| {
             let key = cached.index.places.packed_key().cloned();

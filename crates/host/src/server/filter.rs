@@ -67,7 +67,7 @@ static FILTER: MainThread<Filter> = MainThread::new(Filter {
     rename: None,
 });
 
-/// Registers the filter, or unregisters it if `rename` is `None`. Call this from a timer only: the
+/// Registers the filter, or unregisters it if `rename` is `None`. Unregister it from a timer only: the
 /// server must not be in the middle of its list of filters.
 pub fn set(ctx: Ctx, rename: Option<Rename>) {
     let mut filter = FILTER.borrow();

@@ -27,7 +27,7 @@ static TURN: MainThread<Turn> = MainThread::new(Turn {
 pub(super) const LATER_MS: u64 = 5;
 
 /// Returns the module's detached context.
-pub(super) fn ctx() -> Ctx {
+pub fn ctx() -> Ctx {
     TURN.borrow().ctx
 }
 
