@@ -232,7 +232,8 @@ fn scans_from_any_cursor_end_without_harm() {
         let cursor = (rng.bits() >> rng.below(64)).to_string();
         for key in ["p:allhashes", "p:h:a"] {
             ok!(c, "HSCAN", key, &cursor);
-            ok!(c, "HSCAN", key, format!("-{cursor}"));
+            // Newer servers refuse a sign.
+            c.plain_call(format!("HSCAN {key} -{cursor}"));
         }
     }
     assert_eq!(server.info_number("panics"), 0);
