@@ -47,7 +47,7 @@ struct Settling {
 }
 
 impl Aside {
-    /// Formats the revisits; the text is empty if there are none.
+    /// Formats the revisits. Returns an empty text for no revisits.
     fn to_json(&self) -> String {
         if self.revisits.is_empty() && self.settling.is_none() {
             return String::new();

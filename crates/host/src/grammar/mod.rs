@@ -230,8 +230,9 @@ macro_rules! grammar {
 }
 
 /// Declares a command: `key` or `prefix` (the kind of its first argument), its name, its flags, and
-/// the version that introduced it, if that is not 0.1.0; then the struct of its arguments as in [`grammar!`](macro@crate::grammar). The first paragraph of the
-/// struct's documentation is the summary, the second one the complexity.
+/// the version that introduced it, if that is not 0.1.0; then the struct of its arguments as in
+/// [`grammar!`](macro@crate::grammar). The first paragraph of the struct's documentation is the
+/// summary, the second one the complexity.
 #[macro_export]
 macro_rules! command {
     (

@@ -26,7 +26,7 @@ impl CallReply {
         CallReply(Part { raw, of })
     }
 
-    /// Runs a read-only command without keys and returns its reply; `None` if the server refuses to run it.
+    /// Runs a read-only command and returns its reply; `None` if the server refuses to run it.
     pub fn of(ctx: Ctx, command: &CStr, arguments: &[&[u8]]) -> Option<CallReply> {
         let strings: SmallVec<[RmString; 2]> = arguments.iter().map(|b| RmString::new(b)).collect();
         let mut named: SmallVec<[_; 2]> = strings.iter().map(RmString::raw).collect();

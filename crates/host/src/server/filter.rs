@@ -57,7 +57,7 @@ unsafe fn argument(
 }
 
 struct Filter {
-    /// The registered filter; null if there is none.
+    /// The registered filter; null while none is registered.
     registered: *mut raw::RedisModuleCommandFilter,
     rename: Option<Rename>,
 }
