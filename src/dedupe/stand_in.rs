@@ -48,14 +48,6 @@ impl<'a> Document<'a> {
         merged.into_iter().chain(records)
     }
 
-    /// Returns the length of the crawl id at the end of the name; `None` for the merged index.
-    pub fn crawl_len(self) -> Option<usize> {
-        match self {
-            Document::Merged => None,
-            Document::Records(crawl) => Some(crawl.len()),
-        }
-    }
-
     fn part(self) -> Part<'a> {
         match self {
             Document::Merged => Part::Owners,
@@ -170,11 +162,6 @@ impl<K: Store> Index<K> {
         };
         let unpacks = self.places.storage() == Storage::Plain;
         key.filter(|key| ks.exists(key)).map(|key| (key, unpacks))
-    }
-
-    /// Returns true if records or hashes of a packed index are in plain keys that `PACK` would pack.
-    pub fn is_packed(&self) -> bool {
-        self.places.storage() == Storage::Packed
     }
 }
 

@@ -1,7 +1,7 @@
 //! Commands of plain clients on packed indexes: `HGET`, `HSETNX`, `HLEN`, `HSCAN` and `RENAME`.
 //!
-//! With the setting `dedupe-plain-commands`, a [filter](crawlspace_host::server::filter) renames
-//! these commands while this server has a packed index, if their key may be a hash of one. The
+//! A [filter](crawlspace_host::server::filter) renames these commands if the setting
+//! `dedupe-plain-commands` is on and their key may be a hash of a packed index of this server. The
 //! commands here then read and write the packed index, or run the server's own command.
 
 use std::ffi::CStr;
@@ -54,16 +54,16 @@ static PREFIXES: MainThread<Prefixes> = MainThread::new(Prefixes {
 static LENGTHS: Lengths = Lengths::new();
 
 /// Returns the hashes of packed indexes that a key may name, each with its prefix.
-fn documents<'a>(
-    prefixes: &'a Prefixes,
-    key: &'a [u8],
-) -> Option<impl Iterator<Item = (&'a [u8], Document<'a>)>> {
+fn documents<'p, 'k>(
+    prefixes: &'p Prefixes,
+    key: &'k [u8],
+) -> Option<impl Iterator<Item = (&'k [u8], Document<'k>)> + use<'p, 'k>> {
     // This runs for keys of other programs, too, so it first makes the checks that take no time.
     if !Document::may_be_merged(key) && !LENGTHS.any(key, RECORDS) {
         return None;
     }
     let starts = LENGTHS.find(key, RECORDS);
-    let is_prefix = |prefix: &[u8]| prefixes.known.contains_key(prefix);
+    let is_prefix = move |prefix: &[u8]| prefixes.known.contains_key(prefix);
     Some(Document::of_key(key, starts, is_prefix))
 }
 
@@ -222,7 +222,7 @@ const RUNNING_RECORDS: u32 = 10_000;
 
 /// Plain records of committed crawls in packed indexes, which the module will pack.
 struct Unpacked {
-    /// By scope: the time at which the records are packed, and their number as far as it is known.
+    /// The time at which the records of each scope are packed, and their number as far as it is known.
     due: FxHashMap<Box<[u8]>, (u64, u32)>,
     /// The time at which the next timer fires.
     alarm: Option<u64>,
@@ -308,7 +308,8 @@ extern "C" fn absorb(ctx: RawCtx, _: *mut c_void) {
                 let packs = with_index(db, prefix, keys, |cached, keys| {
                     let index = &mut cached.index;
                     // The first command of the module decides about the layout of a new index.
-                    let is_packed = index.is_registered() && index.is_packed();
+                    let is_packed =
+                        index.is_registered() && index.places.storage() == Storage::Packed;
                     Ok(is_packed && !index.crawls.are_purged(keys))
                 });
                 if here.is_ok() && matches!(packs, Ok(true)) {
@@ -321,22 +322,11 @@ extern "C" fn absorb(ctx: RawCtx, _: *mut c_void) {
 
 /// Returns the hashes of packed indexes that the key of a call may name.
 fn meant(key: &[u8]) -> SmallVec<[(&[u8], Document<'_>); 1]> {
-    let Some(prefixes) = PREFIXES.try_borrow() else {
-        return SmallVec::new();
-    };
-    let all = documents(&prefixes, key).map(|all| {
-        // The names in the key live longer than the borrowed list of prefixes.
-        all.map(|(prefix, document)| (prefix.len(), document.crawl_len()))
-            .collect::<SmallVec<[(usize, Option<usize>); 1]>>()
-    });
-    let of_key = |(prefix, crawl): (usize, Option<usize>)| {
-        let document = match crawl {
-            Some(len) => Document::Records(&key[key.len() - len..]),
-            None => Document::Merged,
-        };
-        (&key[..prefix], document)
-    };
-    all.into_iter().flatten().map(of_key).collect()
+    let prefixes = PREFIXES.try_borrow();
+    let all = prefixes
+        .as_ref()
+        .and_then(|prefixes| documents(prefixes, key));
+    all.into_iter().flatten().collect()
 }
 
 /// Runs `act` on the hash of a packed index that a key names. Returns `None` if the server's own
@@ -435,13 +425,17 @@ impl Instead for HSetNx<'static> {
         if call.is_replicated() {
             return None;
         }
+        let mut unpacked = None;
         let set = on_document(call, key, true, |index, keys, document| match document {
             Document::Merged => index.plain_own(keys, field, value).map(Some),
-            // New records of a crawl are plain until they are packed.
             Document::Records(_) if index.is_packed_field(keys, document, field)? => {
                 Ok(Some(false))
             }
-            Document::Records(_) => Ok(None),
+            // New records of a crawl are plain until they are packed.
+            Document::Records(_) => {
+                unpacked = Some(index.prefix().to_vec());
+                Ok(None)
+            }
         });
         match set {
             Some(Ok(set)) => {
@@ -455,26 +449,13 @@ impl Instead for HSetNx<'static> {
             Some(Err(error)) => Some(Err(error)),
             None => {
                 call.run_original::<Self>();
-                if settings::PLAIN_COMMANDS.get()
-                    && let Some(Ok(prefix)) = prefix_of_records(call, key)
-                {
+                if let Some(prefix) = unpacked.filter(|_| settings::PLAIN_COMMANDS.get()) {
                     absorb_after(call.db(), &prefix, RUNNING_MS, false);
                 }
                 Some(Ok(()))
             }
         }
     }
-}
-
-/// Returns the prefix of a packed index if a key names the records of a committed crawl of it.
-fn prefix_of_records(
-    call: &InsteadCall<'_>,
-    key: &[u8],
-) -> Option<std::result::Result<Vec<u8>, String>> {
-    on_document(call, key, false, |index, _, document| {
-        let is_records = matches!(document, Document::Records(_));
-        Ok(is_records.then(|| index.prefix().to_vec()))
-    })
 }
 
 impl Instead for HScan<'static> {
