@@ -121,7 +121,7 @@ const PARTS: [Part; 10] = [
         chg::measure,
     ),
     Part::new("tags", "T1 T2 records large", "tags", tags::measure),
-    Part::new("import", "", "import", import::measure),
+    Part::new("import", "I1 I3 I4", "import", import::measure),
     Part::new(
         "federation",
         "F1 F2 F3 F4 F5 U1 U2 U3 U4",

@@ -95,6 +95,9 @@ targets! {
     TWO_IMPORTS          "I2" "lines per second of two indexers against one"          AtLeast(1.6);
     SMALL_FILE           "I3" "server time per small file"                            AtMost(0.3, "ms");
     SMALL_COMMANDS       "" "commands per small file"                                 AtMost(15.0, "commands");
+    CDXJ                 "I4" "captures indexed against cdxj-indexer"                 AtLeast(10.0);
+    CDXJ_FASTWARC        "I4" "captures indexed against FastWARC and a sort"          AtLeast(1.5);
+    CDXJ_THREADS         "I4" "captures indexed by two threads against one"           AtLeast(1.8);
     INDEX_QUERY          "F1" "index queries against pywb"                            AtLeast(10.0);
     PREFIX_QUERY         "F2" "prefix queries against pywb"                           AtLeast(20.0);
     GROUP_QUERY          "F2" "queries of a group against pywb"                       AtLeast(20.0);

@@ -1,6 +1,7 @@
 //! `crawlspace indexer` compared with an importer that sends the documented plain commands (I1,
-//! I2), and an import of many small crawls (I3).
+//! I2), an import of many small crawls (I3), and the indexing of WARC files (I4).
 
+mod cdxj;
 mod documented;
 
 use std::process::Command;
@@ -31,7 +32,11 @@ pub fn measure(plan: &Plan) -> Section {
     Section {
         title: "Import",
         method: method(plan, &collection),
-        found: findings(plan, &collection),
+        found: plan.findings(&[
+            ("I1", &|| indexers(plan, &collection)),
+            ("I3", &|| small_crawls(plan)),
+            ("I4", &|| cdxj::measure(plan)),
+        ]),
     }
 }
 
@@ -168,7 +173,7 @@ fn index_of(server: &Server, collection: &Collection) -> Vec<String> {
     index
 }
 
-fn findings(plan: &Plan, collection: &Collection) -> Findings {
+fn indexers(plan: &Plan, collection: &Collection) -> Findings {
     say("import: the documented commands");
     let plain = Options::new().no_module().args(&["--hz", "10"]).start();
     let peer = documented::import(&plain, &collection.folder);
@@ -196,14 +201,13 @@ fn findings(plan: &Plan, collection: &Collection) -> Findings {
             }
         }
     }
-    let mut found = rows(collection, &peer, &runs, &again);
-    small_crawls(plan, &mut found);
-    found
+    rows(collection, &peer, &runs, &again)
 }
 
 /// Imports many files with few captures, each in its own crawl, to measure the server's time per
 /// file.
-fn small_crawls(plan: &Plan, found: &mut Findings) {
+fn small_crawls(plan: &Plan) -> Findings {
+    let mut found = Findings::default();
     let files = plan.scaled(SMALL_CRAWLS);
     say(&format!("import: {files} crawls of {SMALL} captures"));
     let collection = Collection::of(plan, files as usize, SMALL, 1);
@@ -223,13 +227,14 @@ fn small_crawls(plan: &Plan, found: &mut Findings) {
     }
     let what = "server time per file, each of its own crawl";
     let per_file = format!("{:.2} ms", times.median());
-    table! { *found;
+    table! { found;
         "I3", what, "the goal", per_file, "–", times, targets::SMALL_FILE;
         "", "commands per file and crawl", "the goal", format!("{sent:.1}"), "–",
             Series(vec![sent]), targets::SMALL_COMMANDS;
     }
-    note!(*found, "small.md"; files = grouped(files), captures = SMALL, all = all, sent = sent,
+    note!(found, "small.md"; files = grouped(files), captures = SMALL, all = all, sent = sent,
         seconds = seconds.shown(time));
+    found
 }
 
 fn rows(

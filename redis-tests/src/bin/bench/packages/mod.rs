@@ -34,7 +34,7 @@ pub fn measure(plan: &Plan) -> Section {
 }
 
 /// Returns a folder for packages from registries. It is kept between runs.
-fn kept(name: &str) -> PathBuf {
+pub fn kept(name: &str) -> PathBuf {
     target().join("tmp").join(name)
 }
 
