@@ -93,11 +93,10 @@ test: test-unit test-live demo ## Run every test: unit, property, live server, c
 # Tests that read randomly damaged records: 100 000 files, or the number in CRAWLSPACE_DAMAGES.
 DAMAGE := --package crawlspace-warc --package crawlspace-serve --lib -- damage
 
-# Tests of the rules and of damaged records. They need neither libclang nor a server, and take about twenty seconds.
+# Tests of the rules. They need neither libclang nor a server.
 test-unit:
 	@scripts/need cc python3
 	@scripts/tests $(RULES)
-	@scripts/tests $(DAMAGE)
 	@$(CARGO) test --doc $(RULES)
 
 # Tests of the tool that also run with packed data: imports whose result could depend on the storage (the

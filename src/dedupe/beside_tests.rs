@@ -486,6 +486,30 @@ fn size_that_we_committed_is_never_missing() {
 }
 
 #[test]
+fn repair_keeps_counts_that_plain_clients_add_meanwhile() {
+    let mut world = World::new();
+    let crawls: Vec<Vec<u8>> = (0..30).map(|n| format!("crawl-{n}").into_bytes()).collect();
+    for (n, crawl) in crawls.iter().enumerate() {
+        world.plain_import(crawl, [n], "a.wacz");
+    }
+    let sum = |world: &mut World| world.number(b"allcounts", b"totalUrls");
+    let before = sum(&mut world);
+    let mut job = check(true);
+    let mut added = 0;
+    while let Step::More = job
+        .step(&mut world.index, &mut world.ks, &mut || false)
+        .unwrap()
+    {
+        world.plain_count(&crawls[added % crawls.len()], b"totalUrls", 1, true);
+        added += 1;
+    }
+    assert!(added > crawls.len(), "{added}");
+    assert_eq!(sum(&mut world), before + added as i64);
+    world.reopen();
+    world.assert_ok();
+}
+
+#[test]
 fn crawl_canceled_by_browsertrix_leaves_nothing_in_the_sums() {
     for by_cancel in [false, true] {
         for in_both in [false, true] {

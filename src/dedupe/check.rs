@@ -98,7 +98,6 @@ impl Check {
             adopt_all(lent).await?;
         }
         self.check_uncommitted(lent).await?;
-        self.sum_canceled(lent).await?;
         let crawls = crawls_in(lent, &[|names| &names.allcrawls]).await?;
         self.check_merged(lent).await?;
         self.findings.url_drift = lent.with(|index, _| index.urls.are_kept().then_some(0));
@@ -106,11 +105,8 @@ impl Check {
             self.check_crawl(lent, crawl).await?;
             lent.pause().await;
         }
-        lent.with(|index, ks| {
-            self.check_sums(index, ks)?;
-            self.findings.hashes = index.places.merged().len(ks)?;
-            Ok::<_, Error>(())
-        })?;
+        self.check_sums(lent).await?;
+        self.findings.hashes = lent.with(|index, ks| index.places.merged().len(ks))?;
         self.check_holders(lent).await?;
         lent.with(|index, ks| self.count_interrupted(index, ks))?;
         for crawl in lent.with(|index, ks| index.places.packed_crawls(ks))? {
@@ -281,6 +277,24 @@ impl Check {
         if !index.crawls.is_uncommitted(ks, crawl)? {
             self.findings.check_counts(index, ks, crawl)?;
         }
+        let waczs = index.crawls.key(ks, crawl, CrawlKey::Waczs);
+        for i in 0..ks.list_len(&waczs)? {
+            let closed = ks
+                .list_get(&waczs, i)?
+                .and_then(|json| WaczEntry::parse(json.as_ref()))
+                .is_some_and(|entry| entry.is_closed());
+            self.findings.placeholders += u64::from(!closed);
+        }
+        Ok(())
+    }
+
+    /// Adds the counts of a committed crawl to the sums.
+    fn sum_committed<K: Store>(
+        &mut self,
+        index: &mut Index<K>,
+        ks: &mut K,
+        crawl: &[u8],
+    ) -> Result<()> {
         let baseline = index.crawls.key(ks, crawl, CrawlKey::Baseline);
         let counts_key = index.crawls.key(ks, crawl, CrawlKey::Counts);
         let adopted = index.crawls.baseline(ks, crawl).has_numbers(ks)?;
@@ -298,14 +312,6 @@ impl Check {
         // `check_counts` reports unreadable counts.
         let uncertain = uncertain_size(index, ks, crawl).unwrap_or(0);
         self.uncertain_size = self.uncertain_size.saturating_add(uncertain);
-        let waczs = index.crawls.key(ks, crawl, CrawlKey::Waczs);
-        for i in 0..ks.list_len(&waczs)? {
-            let closed = ks
-                .list_get(&waczs, i)?
-                .and_then(|json| WaczEntry::parse(json.as_ref()))
-                .is_some_and(|entry| entry.is_closed());
-            self.findings.placeholders += u64::from(!closed);
-        }
         Ok(())
     }
 
@@ -371,7 +377,28 @@ impl Check {
     }
 
     /// Checks that the sums in `allcounts` equal the sums of the crawls' counts.
-    fn check_sums<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
+    async fn check_sums<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
+        let sums = |index: &mut Index<K>, ks: &mut K| {
+            let sums = counts::all(ks, &index.names().allcounts, b"")?;
+            Ok::<BTreeMap<_, _>, Error>(sums.into_iter().collect())
+        };
+        let before = lent.with(sums)?;
+        self.sum_canceled(lent).await?;
+        let sum = |index: &mut Index<K>, ks: &mut K, crawl: &[u8]| {
+            self.sum_committed(index, ks, crawl)
+        };
+        each_crawl(lent, &[|names| &names.allcrawls], sum).await?;
+        lent.with(|index, ks| self.compare_sums(index, ks, &before))
+    }
+
+    /// Compares the sums. `before` is `allcounts` when the summation began: plain clients may have
+    /// counted since then in crawls that had been read already.
+    fn compare_sums<K: Store>(
+        &mut self,
+        index: &mut Index<K>,
+        ks: &mut K,
+        before: &BTreeMap<Vec<u8>, i64>,
+    ) -> Result<()> {
         if self.sums_unknown || index.crawls.are_purged(ks) {
             return Ok(()); // the purge of another program adds the counts crawl by crawl
         }
@@ -397,13 +424,21 @@ impl Check {
                 counts::TOTAL_CRAWL_SIZE => self.uncertain_size,
                 _ => 0,
             };
-            let allowed = sum.saturating_sub(uncertain)..=sum.saturating_add(canceled);
+            let grown = is.map_or(0, |n| {
+                n.saturating_sub(before.get(name).copied().unwrap_or(0))
+            });
+            let (low, high) = (
+                sum.saturating_add(grown.min(0)),
+                sum.saturating_add(grown.max(0)),
+            );
+            let allowed = low.saturating_sub(uncertain)..=high.saturating_add(canceled);
             let is_drift = is.is_none_or(|n| !allowed.contains(&n));
             self.findings.count_drift += u64::from(is_drift);
             // A repair adds the missing sizes.
-            let is_less = is.is_some_and(|n| n < sum) && canceled == 0;
+            let is_less = is.is_some_and(|n| n < low) && canceled == 0;
             if self.findings.repair && (is_drift || is_less) {
-                counts::set(ks, &index.names().allcounts, name, sum)?;
+                let right = is.unwrap_or(sum).clamp(low, high);
+                counts::set(ks, &index.names().allcounts, name, right)?;
                 self.findings.repaired += 1;
             }
         }

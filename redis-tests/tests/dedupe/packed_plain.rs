@@ -298,6 +298,21 @@ fn crawls_committed_by_plain_clients_are_packed() {
 }
 
 #[test]
+fn records_stay_plain_if_the_crawl_id_is_that_of_another_key() {
+    let (_server, mut c) = index_on(served());
+    until_served(c.wire(), "p:allhashes");
+    commit_plainly(&mut c, "x:counts", 2000..2010);
+    commit_plainly(&mut c, "theirs", 1000..1010);
+    until("the other crawl is packed", || {
+        c.plain("EXISTS p:h:theirs") == int(0)
+    });
+    assert_eq!(c.plain("HLEN p:h:x:counts"), int(10));
+    c.tells("PACK", "storage packed");
+    assert_eq!(c.plain("HLEN p:h:x:counts"), int(10));
+    assert_eq!(c.owners([1000, 2009]), ["theirs", "x:counts"]);
+}
+
+#[test]
 fn commit_of_plain_clients_does_not_decide_about_a_new_index() {
     let (server, mut c) = DedupeIndex::on(served().packed(), P);
     // Plain commands are served because of another index.
