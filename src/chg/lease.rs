@@ -61,7 +61,7 @@ impl<K: Store> Frontier<K> {
             let is_again = loaded.group.last.is_some_and(|last| last.token == token);
             if has_freed && !(is_again && matches!(fate, Fate::Later(_))) {
                 return Err(Error::Argument(format!(
-                    "the lease {token} of group '{}' has freed the group already; end its URIs with CHG.DONE or CHG.SETTLE; nothing was changed",
+                    "lease {token} has already freed group '{}'; finish its URIs with CHG.DONE or CHG.SETTLE; nothing was changed",
                     crawlspace_host::text::Shown(id)
                 )));
             }

@@ -58,7 +58,7 @@ impl Groups {
                     crawlspace_host::text::Shown(name),
                     match self.0.len() {
                         0 => "none".to_string(),
-                        1 => "only 0, all of the match".to_string(),
+                        1 => "only 0, the whole match".to_string(),
                         n => format!("0 to {}", n - 1),
                     }
                 ),

@@ -126,7 +126,7 @@ pub async fn serve(
     service.stop();
     let all = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(GRACE, all).await.is_err() {
-        tracing::warn!("some calls were cut off");
+        tracing::warn!("some calls did not end in time and were aborted");
     }
 }
 

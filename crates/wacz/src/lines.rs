@@ -46,7 +46,7 @@ impl Lines {
     ///
     /// # Errors
     /// Fails if the member is damaged, or exceeds a limit of the options. Reading cannot continue after an error.
-    #[allow(clippy::should_implement_trait)] // a line borrows the reader, so this is no Iterator
+    #[allow(clippy::should_implement_trait)] // a line borrows the reader, so this is not an Iterator
     pub fn next(&mut self) -> Result<Option<&[u8]>, Error> {
         self.line.clear();
         // One byte more than the limit distinguishes a line that is too long from a last line of maximum length.

@@ -154,7 +154,7 @@ fn unreadable(scheme: &str) -> String {
     if scheme.eq_ignore_ascii_case("file") {
         return "a file: URL must name a path on this machine: file:///crawls/a.wacz".to_owned();
     }
-    format!("{scheme}: URLs cannot be read; http, https, s3 and paths can")
+    format!("{scheme}: URLs are not supported; use an http, https or s3 URL, or a path")
 }
 
 /// Decodes `a%20b.wacz` to `a b.wacz`; returns the text unchanged if the result is not a file name.

@@ -110,7 +110,7 @@ export class HeldLease implements Lease {
    * lost: stop, because another worker may fetch from the host.
    */
   async extend(ms: number | undefined = this.options.lease): Promise<boolean> {
-    if (ms === undefined) throw new TypeError("give the time by which to extend the lease");
+    if (ms === undefined) throw new TypeError("pass the new length of the lease in milliseconds");
     return this.unlessLost(this.frontier.extend(this, ms).then((deadline) => (this.until = deadline)));
   }
 

@@ -43,7 +43,7 @@ export class Link {
     return this.port.losesNames;
   }
 
-  /** Sends a command. `block` is the time in milliseconds that it may wait in the server; 0 is no limit. */
+  /** Sends a command. `block` is the time in milliseconds that it may wait in the server; 0 means no limit. */
   call(words: Word[], flags = 0, block = 0): Promise<unknown> {
     return this.once(words, flags, block).catch((error) => this.again(words, flags, block, error));
   }

@@ -285,7 +285,7 @@ class CommandsTest(unittest.TestCase):
         copy = pickle.loads(pickle.dumps(frontier))
         self.assertEqual((copy.prefix, copy.patience, copy.info().uris), (b"{f}:", 3, 0))
         copy.close()
-        with self.assertRaisesRegex(TypeError, "make it of a URL"):
+        with self.assertRaisesRegex(TypeError, "create it from a URL"):
             pickle.dumps(crawlspace.Frontier(connect.plain(), "{f}:"))
 
     def test_several_commands_take_one_round_trip(self) -> None:

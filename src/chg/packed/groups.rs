@@ -309,7 +309,7 @@ impl Groups {
         let is_new = Log::is_name(id) && self.find(id).is_none();
         let is_empty = !record.is_stored() && stock.is_none();
         if record.listed > 0 || is_empty || !is_new || !accept(&record, stock.as_ref()) {
-            return Err(Malformed("has a group that does not fit"));
+            return Err(Malformed("has a group that is invalid or occurs twice"));
         }
         let slot = self.free_slot();
         self.len += 1;

@@ -15,7 +15,7 @@ use super::source::{Content, Kept, Page, Source};
 
 /// Version of the format.
 pub(super) const FORMAT: u32 = 1;
-/// First words of the lines that are no rows.
+/// First words of the lines that are not rows.
 pub(super) const INDEX: &str = "!index";
 pub(super) const CRAWL: &str = "!crawl";
 pub(super) const KEY: &str = "!key";

@@ -219,7 +219,7 @@ impl Job<'_> {
         }
         match places.get(name) {
             Some(place) => Ok(*place),
-            None => unreachable!("its name is among them"),
+            None => unreachable!("every name was requested"),
         }
     }
 

@@ -159,7 +159,7 @@ impl Space {
             return Ok(Vec::new());
         }
         let Some(left) = self.left else {
-            unreachable!("only in a whole space");
+            unreachable!("changes are applied after a full load");
         };
         let mut write = Pipeline::new();
         write.atomic().ignore_errors();

@@ -54,7 +54,7 @@ fn roots(mode: SslMode, ca: Option<&Path>) -> Result<RootCertStore, Error> {
     }
     if roots.is_empty() && mode == SslMode::Require {
         return Err(Error::Setting(
-            "sslmode=require: the system has no certificates of authorities; pass a file with --postgres-ca"
+            "sslmode=require: the system has no CA certificates; pass a file with --postgres-ca"
                 .to_owned(),
         ));
     }

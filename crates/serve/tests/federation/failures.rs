@@ -201,7 +201,7 @@ fn failure_of_every_source_is_no_empty_answer() {
         scope.spawn(|| ask("seq", "hangs", 502));
         scope.spawn(|| ask("some", "none", 200));
     });
-    // An unsupported query is no failure, and a missing resource may be cached.
+    // An unsupported query is not a failure, and a missing resource may be cached.
     let answer = stage.get("/memento/index?url=a.com/*");
     assert_eq!((answer.status, answer.text()), (200, String::new()));
     assert!(answer.field("source-errors").is_some());

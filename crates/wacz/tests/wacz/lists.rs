@@ -75,7 +75,7 @@ fn bad_entry_reports_its_reason_and_affects_no_other() {
         r#"{"path": "y/z\u0000"}"#, "entry 1", "its path contains a control character";
         r#"{"name": "a\nb", "path": "y/z"}"#, "z", "its name contains a control character";
         r#"{"path": "ftp://host/z.wacz"}"#, "z.wacz",
-            "its path \"ftp://host/z.wacz\" cannot be used: ftp: URLs cannot";
+            "its path \"ftp://host/z.wacz\" cannot be used: ftp: URLs are not supported";
         r#"{"path": "file://host/z.wacz"}"#, "z.wacz",
             "its path \"file://host/z.wacz\" cannot be used: a file: URL";
         r#"{"path": "https://"}"#, "entry 1", "its path \"https://\" cannot be used: invalid URL";

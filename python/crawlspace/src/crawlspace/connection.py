@@ -51,7 +51,7 @@ def check(server: Any, kinds: Any) -> None:
         names = " or ".join(f"{kind.__module__.rsplit('.', 1)[0]}.{kind.__name__}" for kind in kinds)
         raise TypeError(f"expected a URL, or a client of the class {names}, not {type(server).__name__}")
     if settings(server).get("decode_responses"):
-        raise ValueError("this client has decode_responses=True: use one without it, because replies contain any bytes")
+        raise ValueError("this client has decode_responses=True: use one without it, because replies need not be text")
 
 
 def unsendable(words: Sequence[Any]) -> TypeError:

@@ -160,7 +160,7 @@ class Crawl:
             await asyncio.wait_for(self._drain(), PARTING)
             await self._visits.close()
         except asyncio.TimeoutError:
-            LOG.warning("the frontier is not reached: the leases of this process expire by themselves")
+            LOG.warning("the frontier cannot be reached: the leases of this process will expire by themselves")
         await self._frontier.aclose()
 
     async def _drain(self) -> None:

@@ -172,9 +172,9 @@ class Codec:
         elif self._pickled:
             fields = pickle.loads(payload)
         else:
-            raise ValueError("its payload is no JSON: set CRAWLSPACE_SERIALIZER = 'pickle' if it is pickled")
+            raise ValueError("its payload is not JSON: set CRAWLSPACE_SERIALIZER = 'pickle' if it is pickled")
         if not isinstance(fields, dict):
-            raise ValueError("its payload is no object")
+            raise ValueError("its payload is not a JSON object")
         return fields
 
 

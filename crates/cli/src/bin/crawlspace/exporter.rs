@@ -122,7 +122,7 @@ impl Complaint {
         if *before != complaint {
             match &complaint {
                 Some(error) => say(format_args!("{name}: {error}")),
-                None => say(format_args!("{name}: there again")),
+                None => say(format_args!("{name}: available again")),
             }
             *before = complaint;
         }

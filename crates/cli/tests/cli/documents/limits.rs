@@ -34,7 +34,7 @@ fn table_has_the_values_of_the_constants() {
         let (name, path) = link
             .strip_prefix("[`")
             .and_then(|link| link.strip_suffix(')')?.split_once("`](../"))
-            .unwrap_or_else(|| panic!("{link} is no link to a constant"));
+            .unwrap_or_else(|| panic!("{link} is not a link to a constant"));
         let expected = spellings(constant(path, name));
         if !expected.iter().any(|spelling| spelling == value) {
             wrong.push(format!("{path} {name}: {value}, not {expected:?}"));

@@ -257,7 +257,7 @@ fn invalid_command_lines_give_exit_status_2() {
     }
     let outcome = ends(tool("wacz check /nowhere/a.wacz ftp://host/b.wacz"), 1);
     assert_contains(&outcome.errors, "/nowhere/a.wacz: No such file");
-    assert_contains(&outcome.errors, "ftp: URLs cannot be read");
+    assert_contains(&outcome.errors, "ftp: URLs are not supported");
 }
 
 #[test]

@@ -183,7 +183,7 @@ fn invalid_archive_is_reported() {
             .join(format!("2-metadata-1{}", form.ending()));
         for content in contents {
             fs::write(&path, content).expect("a file");
-            let missing = second(&stage, &others).expect_err("it is no archive");
+            let missing = second(&stage, &others).expect_err("it is not an archive");
             assert_unreadable(missing, "2-metadata-1");
         }
         fs::write(&path, "").expect("a file");

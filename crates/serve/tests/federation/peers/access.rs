@@ -36,7 +36,7 @@ struct World {
 ///   strictest one applies;
 /// - pywb ignores everything below the first key that sorts before the top-level domain, be it a rule for everything
 ///   (`*,`) or for part of the domain's name: worlds with such a rule use a single top-level domain;
-/// - an empty period is no embargo, and an embargo with the access `allow_ignore_embargo` unblocks captures;
+/// - an empty period means no embargo, and an embargo with the access `allow_ignore_embargo` unblocks captures;
 /// - a rule with an empty `user` is skipped in favour of another one with the same key.
 impl World {
     fn new(rng: &mut Rng, folder: &Path, number: usize) -> World {

@@ -33,8 +33,8 @@ const DIFFERENCES: [(&str, &str); 26] = [
     ("closed by line ends and zeros", STOPS),
     ("length off by -20", UNREADABLE),
     ("length off by 200", UNREADABLE),
-    ("header: a line that is no field", UNREADABLE),
-    ("header: a length that is no number", UNREADABLE),
+    ("header: a line that is not a field", UNREADABLE),
+    ("header: a length that is not a number", UNREADABLE),
     ("header: an unknown version", UNREADABLE),
     ("header: two lengths that differ", UNREADABLE),
     ("date 2016-01-02T03:04:05+00:00", DATE),
@@ -50,7 +50,7 @@ const DIFFERENCES: [(&str, &str); 26] = [
     ("ARC: a type with a blank", ARC),
     (
         "ARC: no header of HTTP",
-        "the whole block is the payload if it is no HTTP message",
+        "the whole block is the payload if it is not an HTTP message",
     ),
     (
         "POST with an invalid length",
@@ -64,7 +64,7 @@ const DIFFERENCES: [(&str, &str); 26] = [
     ),
     (
         "dns in ARC",
-        "the media type of a record that is no HTTP message is known",
+        "the media type of a record that is not an HTTP message is known",
     ),
 ];
 

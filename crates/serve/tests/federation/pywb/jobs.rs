@@ -134,7 +134,7 @@ fn told(answer: &Answer) -> Vec<Told> {
             let [url, digest, file, offset] = ["url", "digest", "filename", "offset"].map(member);
             [timestamp, url, digest, file, offset]
         }
-        other => panic!("{other:?} is no row"),
+        other => panic!("{other:?} is not a row"),
     };
     lines(answer).into_iter().map(row).collect()
 }

@@ -103,7 +103,7 @@ def text(words: List[Word], name: bytes, value: Optional[Bytes]) -> None:
 def word(value: str, allowed: Iterable[str]) -> bytes:
     """Returns a keyword in upper case."""
     if value.lower() not in allowed:
-        raise ValueError(f"{value!r} is none of {', '.join(allowed)}")
+        raise ValueError(f"expected one of {', '.join(allowed)}, not {value!r}")
     return value.upper().encode()
 
 

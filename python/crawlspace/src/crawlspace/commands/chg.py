@@ -293,7 +293,7 @@ def limit(
     ``budget`` of -1 removes that limit, and so does 0 as ``done``.
     """
     if (done is None) != (execution is None):
-        raise ValueError("done and execution belong together")
+        raise ValueError("done and execution must be given together")
     words: List[Word] = ["CHG.LIMIT", prefix, data(chg)]
     number(words, b"PARALLEL", parallel)
     number(words, b"GAP", gap)

@@ -53,7 +53,7 @@ class OpenCapture:
 
     def _check(self) -> None:
         if not self._is_open:
-            raise RuntimeError("the payload is only claimed in the body of: with index.capture(…) as capture")
+            raise RuntimeError("claims work only inside the block of: with index.capture(…) as capture")
 
     def add(self, date: Bytes, url: Bytes, size: int, wacz_index: int = 0) -> bool:
         """Adds the ``response`` record that was written. Returns False if the crawl had this hash already.

@@ -65,7 +65,7 @@ fn value_with_a_valid_checksum_is_refused_or_consistent() {
         let _ = try_chunk(sealed(&bad));
         assert!(try_chunk(sealed(&body[..at])).is_err());
     }
-    // Digits of digests and bytes of values may have any value, so changing them is no error.
+    // Digits of digests and bytes of values may have any value, so changing them causes no error.
     assert!(taken > 0);
 }
 

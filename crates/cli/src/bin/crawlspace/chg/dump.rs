@@ -56,7 +56,7 @@ impl Dump {
                 } else {
                     left_out += 1;
                     complain(format_args!(
-                        "a line cannot hold the URL '{}' of group '{}'",
+                        "the URL '{}' of group '{}' cannot be written as a line",
                         text(&url.uri),
                         text(&url.chg)
                     ));

@@ -237,7 +237,7 @@ impl Sync {
             return self.compared(&difference, output);
         }
         let loaded: Loaded = load_csv(&self.target(), input, &name, &mut |event| {
-            // An output error is no reason to abort a load.
+            // Output errors do not abort a load.
             let _ = output.tell(&event);
         })?;
         let written = output.tell(&crawlspace_cli::mirror::Event::Loaded(loaded));

@@ -93,7 +93,7 @@ pub fn cases() -> Vec<Case> {
             b"<p>page",
         ),
         (
-            "bytes that are no text",
+            "bytes that are not text",
             "constructed: a picture",
             HTML,
             b"\x89PNG\r\n\x1a\n\0\xff",

@@ -48,7 +48,7 @@ const BODIES: &[Row] = &[
         "page",
     ),
     (
-        "a length that is no number",
+        "a length that is not a number",
         "constructed: a wrong format",
         "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n",
         "page",

@@ -164,12 +164,12 @@ fn headers() -> Vec<Case> {
     }
     let wrong: &[(&str, &'static str, Rewrite)] = &[
         (
-            "a line that is no field",
+            "a line that is not a field",
             "constructed: two writers in one file",
             |header| header.replace("\r\nWARC-Date", "\r\nno field\r\nWARC-Date"),
         ),
         (
-            "a length that is no number",
+            "a length that is not a number",
             "constructed: a wrong format",
             |header| header.replace("Content-Length: ", "Content-Length: %"),
         ),
