@@ -138,7 +138,7 @@ impl<K: Store> Frontier<K> {
         }
     }
 
-    /// Ends URIs of a lease, all if none is named. Returns the number of URIs that ended.
+    /// Marks URIs of a lease as done, all if none is named. Returns the number of URIs that were marked.
     ///
     /// # Errors
     /// `PLAIN` if the frontier is not packed, `NOCHG` if the group is unknown, `STALE` if the lease has ended, `ERR` if its

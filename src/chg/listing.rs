@@ -214,7 +214,7 @@ impl<K: Store> Frontier<K> {
     /// `[cursor, [[chg, uri, key, depth, state, due, status, attempts, changed] ...]]`.
     ///
     /// # Errors
-    /// `PLAIN` if the frontier is not packed; `KNOWN` if the texts of ended URLs are not kept.
+    /// `PLAIN` if the frontier is not packed; `KNOWN` if the frontier does not keep the texts of URLs that are done.
     pub fn list_urls(
         &mut self,
         ks: &mut K,

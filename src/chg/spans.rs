@@ -8,8 +8,8 @@ use crawlspace_host::text::parse_unsigned;
 
 use super::time::{Millis, TEN_YEARS};
 
-/// The latest time that a client may specify. JavaScript numbers represent the tokens that are
-/// derived from it exactly.
+/// The latest time that a client may specify. A JavaScript number can exactly represent any token
+/// that is derived from a time up to this one.
 const LATEST_NOW: Millis = 8_000_000_000_000;
 
 /// The current time of a command.

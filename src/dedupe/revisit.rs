@@ -45,7 +45,7 @@ pub enum Dependency<'a> {
     Crawl,
     /// Recorded in `<crawl>:reqCrawls`, and as `crawl waczIndex` in the set of references of this WACZ.
     Wacz(&'a [u8]),
-    /// Recorded only in the count of revisits, because the crawler stores its dependencies itself.
+    /// Only counted as a revisit, because the crawler stores dependencies itself.
     Elsewhere,
 }
 

@@ -361,8 +361,8 @@ impl<S: Ask> Frontier<S> {
         release
     }
 
-    /// Ends URIs of a lease by their names, all if none is given (`CHG.DONE`), also after the group was
-    /// freed with [`Fetched::Later`] or [`Next::gate`]. Returns the number of URIs that ended.
+    /// Marks URIs of a lease as done, all if none is named (`CHG.DONE`), even after the group was freed
+    /// with [`Fetched::Later`] or [`Next::gate`]. Returns the number of URIs that were marked.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), crawlspace_client::Error> {

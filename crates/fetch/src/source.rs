@@ -1,4 +1,4 @@
-//! Limits on sources, and their errors.
+//! Limits of sources, and the errors of sources.
 
 use std::time::Duration;
 

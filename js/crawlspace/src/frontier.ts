@@ -553,7 +553,8 @@ export class Frontier {
   }
 
   /**
-   * Ends URIs of a lease (all if none is given), also after its group was freed. Returns the number of URIs that ended.
+   * Marks URIs of a lease as done (all if none is given), even after its group was freed. Returns the number of URIs
+   * that were marked.
    * Needs a packed frontier.
    */
   async done(

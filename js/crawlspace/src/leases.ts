@@ -21,7 +21,7 @@ const NO_RULE: LeasesOptions = {};
 export interface End extends Facts {
   /** The execution of URIs that the frontier only counts. */
   readonly execution?: Bytes | undefined;
-  /** Number of URIs that ended, if the frontier only counts them. */
+  /** Number of URIs that are done, if the frontier only counts them. */
   readonly count?: number | undefined;
 }
 

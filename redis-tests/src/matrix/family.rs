@@ -33,8 +33,8 @@ pub struct Family {
     /// [`State`] knows. Each call succeeds on the state and has its arguments in the order of
     /// `COMMAND DOCS`. Together, the calls use every argument of every command.
     pub samples: &'static [&'static str],
-    /// Calls that the state refuses, each with the code word of the error: contradictory options,
-    /// and calls that are not possible in the state.
+    /// Refused calls, each with the code word of the error: calls with contradictory options, and
+    /// calls that need another state.
     pub refused: &'static [(&'static str, &'static str)],
     /// Lines whose replies describe the whole state.
     pub reads: &'static [&'static str],

@@ -577,8 +577,8 @@ impl Beside {
             _ => Vec::new(),
         };
         let is_there = crawls.iter().all(|crawl| self.crawls.contains_key(crawl));
-        // A purge by Browsertrix has subtracted the crawl from the totals. A commit does not notice
-        // this.
+        // A purge by Browsertrix has subtracted the crawl from the totals, which a commit does not
+        // detect.
         let is_out = name == "COMMIT" && known.as_ref().is_some_and(|crawl| !crawl.in_sums);
         if !is_there || is_out || leave.iter().any(|crawl| self.waits(crawl)) {
             return Ok(());

@@ -43,8 +43,8 @@ fn until_marked(c: &mut DedupeIndex) {
     until("the marker is back", || kind(c, "alldupes") == "crawlmark");
 }
 
-/// Sends Browsertrix's removal of all crawls except `kept`. Without `ends`, sends only the first
-/// half of it.
+/// Sends the commands with which Browsertrix removes all crawls except `kept`. Without `ends`, sends
+/// only the first half of them.
 fn purge(c: &mut DedupeIndex, kept: &[&str], gone: &[&str], ends: bool) {
     c.plain("RENAME p:allcrawls p:to-remove-crawls");
     c.plain("DEL p:alldupes");

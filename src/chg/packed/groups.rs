@@ -145,12 +145,12 @@ impl Default for Seed {
 }
 
 impl Groups {
-    /// Returns the key of the hashes of ids.
+    /// Returns the seed of the hash function for ids.
     pub fn seed(&self) -> u64 {
         self.seed.0
     }
 
-    /// Changes the key of the hashes of ids.
+    /// Sets the seed of the hash function for ids, and hashes all ids again.
     pub fn set_seed(&mut self, seed: u64) {
         if seed == self.seed.0 {
             return;

@@ -1,7 +1,7 @@
 //! The URLs that a packed frontier knows.
 //!
-//! A change of the URIs of a group also changes what is known of them, here and on replicas: no second log entry is
-//! needed, and the records cannot disagree with the queues.
+//! Each change of the URIs of a group also updates their records here, on masters and on replicas alike. Therefore
+//! records need no log entries of their own, and cannot disagree with the queues.
 
 use crawlspace_compact::limits::chg::PAYLOAD_BYTES;
 use crawlspace_compact::number::{Malformed, Reader, put_bytes};

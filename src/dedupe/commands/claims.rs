@@ -210,8 +210,8 @@ fn pending_reply(holder: &[u8], deadline: Millis, now: Millis) -> Reply {
     ])
 }
 
-/// Returns true if any client blocks on a claim. Cheaper than finding the hashes that they wait
-/// for.
+/// Returns true if any client blocks on a claim. This check is cheap: it does not look for the
+/// claimed hashes.
 pub fn anybody_waits() -> bool {
     metrics::CLAIMS_PENDING.get() > 0
 }

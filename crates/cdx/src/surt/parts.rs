@@ -38,7 +38,7 @@ pub(super) fn tidy(url: &[u8]) -> Cow<'_, [u8]> {
 }
 
 impl<'a> Parts<'a> {
-    /// Splits a tidy URL; the scheme defaults to `http`.
+    /// Splits a URL that [`tidy`] returned; the scheme defaults to `http`.
     pub(super) fn of(url: &'a [u8]) -> Result<Parts<'a>, &'static str> {
         if url.is_empty() {
             return Err("it is blank");

@@ -672,7 +672,7 @@ fn small_files_take_few_commands() {
         })
         .collect();
     let server = Server::start();
-    // A look-up, a call with new payloads and a call with known ones for each file and each shard that has some.
+    // For each file and shard: at most a look-up, a call with new payloads, and a call with known ones.
     for (index, commands) in [
         ("--prefix {one}:", 4),
         ("--sharded three --shards 3", 9),

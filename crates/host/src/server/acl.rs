@@ -34,9 +34,9 @@ static DEFAULT: MainThread<Option<User>> = MainThread::new(None);
 const SEEN_CLIENTS: usize = 256;
 
 /// Ids of clients known to have a user. Looking up the user of a client by the client's id takes
-/// longer than reading the name of the current user. Ids are never reused. A client with a user has
-/// some user until it disconnects, although `AUTH`, `RESET` or the deletion of the user may change
-/// the user.
+/// longer than reading the name of the current user. Ids are never reused. A client that has a user
+/// always has one until it disconnects, although `AUTH`, `RESET` or the deletion of the user may
+/// replace it by another user.
 static SEEN: MainThread<[u64; SEEN_CLIENTS]> = MainThread::new([0; SEEN_CLIENTS]);
 
 impl User {

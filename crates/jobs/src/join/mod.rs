@@ -44,7 +44,7 @@ pub(crate) struct Counts {
     pub lines: u64,
     /// Lines about failed fetches or without a time; in a deduplication index, also lines without a digest.
     pub no_captures: u64,
-    /// Lines about text, which a deduplication index leaves out.
+    /// Lines of text captures, which a deduplication index leaves out.
     pub text: u64,
     /// Rows of the index, one for each other line.
     pub rows: u64,

@@ -33,7 +33,7 @@ impl Archive {
         Archive { dir, made, stage }
     }
 
-    /// Returns captures of requests without a body that are unique by URL and time.
+    /// Returns the captures of requests without a body, except captures with the same URL and time as another.
     pub fn captures(&self) -> impl Iterator<Item = &Capture> {
         let captures = &self.made.captures;
         captures.iter().enumerate().filter_map(|(at, capture)| {

@@ -119,7 +119,7 @@ class HeldLease:
     def done(
         self, *, execution: Optional[Bytes] = None, count: Optional[int] = None, **facts: "Unpack[Facts]"
     ) -> None:
-        """Ends the URIs. For URIs that are only counted, ``execution`` is their crawl, and ``count`` their number."""
+        """Marks the URIs as done. If they are only counted, pass their crawl as ``execution``, and their ``count``."""
         whose = self.execution if execution is None else data(execution)
         if whose is None:
             raise ValueError("the frontier does not keep the URIs of this group: name the execution")

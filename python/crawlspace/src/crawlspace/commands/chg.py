@@ -165,8 +165,8 @@ def discover(
 ) -> Command[List[Optional[int]]]:
     """Queues the URLs that the crawl does not know yet, given as ``Item`` (CHG.DISCOVER).
 
-    Either all items have a key or none has one; the same applies to payloads. With ``fresh``, URLs that ended at least
-    this long ago count as new. Returns for each item the number of URIs that its group has now, 0 if the URL is known,
+    Either all items have a key or none has one; the same applies to payloads. With ``fresh``, URLs that were done
+    at least this long ago count as new. Returns for each item the number of URIs that its group has now, 0 if the URL is known,
     or None if it was refused. A call that was repeated after a broken connection may find its own URLs known.
     """
     rows: List[Any] = [item if len(item) == 6 else row(Item, item) for item in items]
@@ -189,9 +189,9 @@ def discover(
 
 
 def done(prefix: bytes, chg: Bytes, token: int, execution: Bytes, uris: Iterable[Bytes] = ()) -> Command[int]:
-    """Ends URIs of a lease, also after its group was freed; all of them if none is given (CHG.DONE).
+    """Marks URIs of a lease as done, all if none is given, even after its group was freed (CHG.DONE).
 
-    URIs with a key are named by the key. Returns the number of URIs that ended.
+    URIs with a key are named by the key. Returns the number of URIs that were marked.
     """
     return Command(["CHG.DONE", prefix, data(chg), token, data(execution), *many(uris)], same)
 
