@@ -88,7 +88,7 @@ impl<'a> Crawl<'a> {
             words
         });
         for reply in wire.pipeline(commands) {
-            assert!(!reply.is_error(), "DEDUPE.ADD said {reply:?}");
+            assert!(!reply.is_error(), "DEDUPE.ADD replied {reply:?}");
         }
     }
 }
@@ -116,7 +116,7 @@ pub fn fill_crawl(wire: &mut Wire, crawl: &Crawl<'_>) {
         words
     });
     for reply in wire.pipeline(commands) {
-        assert!(matches!(reply, Reply::Int(_)), "HSET said {reply:?}");
+        assert!(matches!(reply, Reply::Int(_)), "HSET replied {reply:?}");
     }
     wire.expect_ok(&[
         "HINCRBY".word(),

@@ -292,7 +292,7 @@ impl Server {
     /// Panics if the server refuses to rewrite the file.
     pub fn restart_rewritten(&mut self) {
         let begun = self.wire().call(&["BGREWRITEAOF"]);
-        assert!(!begun.is_error(), "BGREWRITEAOF said {begun:?}");
+        assert!(!begun.is_error(), "BGREWRITEAOF replied {begun:?}");
         self.until_rewritten();
         self.kill9();
         self.restart();

@@ -91,7 +91,7 @@ fn unpack(c: &mut Wire, prefix: &str) -> Option<(String, String)> {
     };
     let line = String::from_utf8(line).expect("text");
     let is_limit = line.contains("has a limit of done URLs");
-    assert!(is_limit, "CHG.UNPACK said {line:?}");
+    assert!(is_limit, "CHG.UNPACK replied {line:?}");
     let mut names = line.split('\'').skip(1).step_by(2).map(str::to_owned);
     Some((names.next()?, names.next()?))
 }
@@ -129,7 +129,7 @@ fn restore(c: &mut Wire, dumps: &Dumps) {
     let replies = c.pipeline(commands);
     let done = replies.last().expect("EXEC replies");
     for restored in done.items() {
-        assert!(!restored.is_error(), "RESTORE said {restored:?}");
+        assert!(!restored.is_error(), "RESTORE replied {restored:?}");
     }
 }
 

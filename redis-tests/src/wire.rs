@@ -497,7 +497,7 @@ impl Wire {
     #[track_caller]
     pub fn expect_ok(&mut self, words: &[impl AsRef<[u8]>]) -> Reply {
         let reply = self.call(words);
-        assert!(!reply.is_error(), "{} said {reply:?}", shown(words));
+        assert!(!reply.is_error(), "{} replied {reply:?}", shown(words));
         reply
     }
 

@@ -201,7 +201,7 @@ pub enum Number {
     Host,
 }
 
-/// Number of kinds of numbers.
+/// Number of variants of [`Number`].
 pub const NUMBERS: usize = 4;
 
 /// Symbols and classes with their codes.

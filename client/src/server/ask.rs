@@ -24,7 +24,7 @@ pub trait Ask: Clone {
     /// Sends the call.
     fn ask<T: Send + 'static>(&self, call: Call<T>) -> Self::Answer<T>;
 
-    /// Returns the timeout of blocking calls. Never ask the server to block a call for longer.
+    /// Returns the timeout of blocking calls. No call may ask the server to block for longer.
     fn job_timeout(&self) -> Duration {
         TIMEOUT
     }

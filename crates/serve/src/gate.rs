@@ -1,6 +1,6 @@
 //! The gate: access control for everything that leaves a collection.
 //!
-//! The same check decides about rows, records and payloads of originals, based on the URL and timestamp of the content
+//! The same check applies to rows, records and payloads of originals, based on the URL and timestamp of the content
 //! that is about to be sent. Only this module creates [`Seen`] and [`Released`], and responses contain nothing else.
 //!
 //! Rules and tags are checked for the key computed from the URL and, if it differs, for the key under which the capture

@@ -169,7 +169,7 @@ function tokens(argument: unknown): string[] {
   return found;
 }
 
-// Exceptions: options of TAGS.EXPLAIN that are accepted and have no effect, and forms of a reply that it lacks.
+// Exceptions: options that TAGS.EXPLAIN accepts but ignores, and reply formats that it does not have.
 const IGNORED = new Map([["tags.explain", new Set(["RETURN", "INDEX", "BITS", "COUNT", "TAGS", "BLOB"])]]);
 
 test("every command and every token has a call, and every call is documented", async () => {

@@ -137,7 +137,7 @@ export class Cluster {
   static async start(options: { replicaFor?: string; args?: string[] } = {}): Promise<Cluster> {
     const count = options.replicaFor === undefined ? 3 : 4;
     const args = ["--cluster-enabled", "yes", "--cluster-node-timeout", "15000", ...(options.args ?? [])];
-    // A busy machine must not look like a dead master: `killMaster` allows its replica the failover.
+    // Forbid failovers, because a master on a busy machine may look dead; `killMaster` allows the one that it needs.
     args.push("--cluster-replica-no-failover", "yes");
     const all = await Promise.all(Array.from({ length: count }, () => Server.start(...args)));
     const [first, ...others] = all as [Server, ...Server[]];
@@ -182,8 +182,8 @@ export class Cluster {
 
   /**
    * Kills the master, and waits until the cluster has made its replica a master. Replication is asynchronous. Therefore
-   * the master executes no writes until its replica has all earlier ones, and is killed then: what a client was told is
-   * never lost.
+   * the master executes no writes until its replica has all earlier ones, and is killed then, so that no confirmed
+   * write is lost.
    */
   async killMaster(): Promise<void> {
     const [one, other] = this.pair as readonly [Server, Server];

@@ -13,7 +13,7 @@ from site_server import Site
 
 GUIDE = Path(__file__).parents[3] / "docs/guide/crawlee.md"
 PATIENCE = 60
-#: Crawlee 1.0 starts nothing while other programs keep the machine busy, unless it is told otherwise.
+#: By default, Crawlee 1.0 starts no requests while other programs keep the machine busy.
 BUSY = {
     "CRAWLEE_MAX_USED_CPU_RATIO": "1",
     "CRAWLEE_MAX_USED_MEMORY_RATIO": "1",

@@ -176,7 +176,7 @@ class QueueTest(unittest.IsolatedAsyncioTestCase):
 
     async def test_memory_of_a_handled_request(self) -> None:
         client = await self.client()
-        # The first requests of a space also pay for its tables.
+        # The memory of the first requests of a space includes that of its tables.
         sizes, limit = ((10_000, 20_000), 25) if IS_FULL else ((0, 1_000), 100)
         used, done = [], 0
         for size in sizes:

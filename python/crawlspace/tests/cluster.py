@@ -146,7 +146,7 @@ class Cluster:
         """Kills the master of a prefix, and waits until the cluster has made its replica a master.
 
         Replication is asynchronous. Therefore the master executes no writes until its replica has all earlier ones, and
-        is killed then: what a client was told is never lost.
+        is killed then, so that no confirmed write is lost.
         """
         master, replica = self._pair(prefix)
         master.client.execute_command("CLIENT PAUSE", 60_000, "WRITE")

@@ -82,7 +82,7 @@ impl Sides {
     fn end_change(&mut self) -> Verdict {
         if std::mem::take(&mut self.is_changing) {
             let reply = self.changer.recv();
-            must!(!reply.is_error(), "the change of storage said {reply:?}");
+            must!(!reply.is_error(), "the change of storage replied {reply:?}");
         }
         Ok(())
     }

@@ -351,7 +351,7 @@ fn repair_mends(family: &Family, c: &mut Wire, state: &State, log: &str) -> bool
             if line.starts_with(b"BADFORMAT ") {
                 ok!(c, "HDEL", format!("{}crawlspace", state.prefix), "format");
             } else if !delete_named(c, &line) {
-                panic!("REPAIR said {}\n{log}", line.escape_ascii());
+                panic!("REPAIR replied {}\n{log}", line.escape_ascii());
             }
             continue;
         }

@@ -67,7 +67,7 @@ impl Commands {
             let shown = String::from_utf8_lossy(&words[0]);
             assert!(
                 is_refused(&reply) || right.get(i) == Some(&reply),
-                "{what}, asking {asking}: {shown} said {reply:?}"
+                "{what}, asking {asking}: {shown} replied {reply:?}"
             );
         }
     }

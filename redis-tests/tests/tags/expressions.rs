@@ -120,7 +120,7 @@ fn errors_name_the_position() {
         let words = [expression, "FORMAT", "FILE", "LINES", "f"];
         let reply = s.call_with("FILTER WHERE", &words);
         let Reply::Error(line) = &reply else {
-            wrong.push(format!("{expression:?} said {reply:?}"));
+            wrong.push(format!("{expression:?} replied {reply:?}"));
             continue;
         };
         let line = String::from_utf8_lossy(line).into_owned();

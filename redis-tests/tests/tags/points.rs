@@ -300,8 +300,8 @@ fn cycles_are_refused() {
             continue;
         }
         let error = no(&mut s, name.as_bytes());
-        // Alternatively, a name became too long, or there were too many points, before a name
-        // occurred again.
+        // `loop-1` grows with each step, so that its name may become too long, or the points too
+        // many, before a name occurs again.
         let grown = ["NOPOINT ", "TOOBIG "]
             .iter()
             .any(|code| error.starts_with(code));

@@ -18,7 +18,7 @@ pub type Counts = [u64; 4];
 /// Counts by execution and hash of the group.
 pub type Tallies = BTreeMap<Box<[u8]>, BTreeMap<u32, Counts>>;
 
-/// Maximum number of groups that are recorded because a limit was reached or no longer is.
+/// Maximum number of groups that are recorded because they reached a limit, or fell below it again.
 const MAX_TURNED: usize = 1024;
 
 /// All limits of a frontier.
@@ -26,9 +26,9 @@ const MAX_TURNED: usize = 1024;
 pub struct Limits {
     groups: BTreeMap<Box<[u8]>, Limited>,
     tallies: BTreeMap<Box<[u8]>, BTreeMap<u32, Tally>>,
-    /// Groups whose limit was reached or no longer is, until the next search.
+    /// Groups that reached a limit or fell below it again since the last search.
     turned: Turned,
-    /// Groups whose limit was reached or no longer is, until the agendas are updated.
+    /// Groups that reached a limit or fell below it again since the agendas were last updated.
     turned_for_agendas: Turned,
     recounts: Recounts,
 }

@@ -483,7 +483,7 @@ impl Spaces {
         }
     }
 
-    /// Counts some URLs of a recount. Returns false at its end.
+    /// Counts the next URLs of a recount. Returns false at the end of the recount.
     pub(in crate::chg) fn recount_some(&mut self, recounting: &Recounting, name: &[u8]) -> bool {
         let Some(from) = self.limits.position(recounting) else {
             return false;

@@ -204,7 +204,7 @@ impl Packed {
         }
     }
 
-    /// Resets a group to its options.
+    /// Resets a group, and keeps only its options.
     pub fn reset_group(&mut self, key: &Name) {
         let Some(slot) = self.groups.find(key.id()) else {
             return;

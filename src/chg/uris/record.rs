@@ -310,9 +310,9 @@ impl<'a> Heads<'a> {
         }))
     }
 
-    /// Consumes records that are before a position, as long as they have the same execution and depth as the one before
-    /// and short numbers. `common` is the number of bytes at the beginning that a URI has in common with that of the
-    /// last record.
+    /// Consumes records that are before a position, up to the first record that differs from its predecessor in
+    /// execution or depth, or has long numbers. `common` is the number of bytes at the beginning that a URI has in
+    /// common with that of the last record.
     pub(super) fn skip_run(&mut self, until: Position, uri: &[u8], common: &mut usize) {
         let Some(mut place) = self.place else {
             return;

@@ -307,7 +307,7 @@ extern "C" fn absorb(ctx: RawCtx, _: *mut c_void) {
             visit(ctx, &scope, |(db, prefix), keys, here| {
                 let packs = with_index(db, prefix, keys, |cached, keys| {
                     let index = &mut cached.index;
-                    // The first command of the module decides about the layout of a new index.
+                    // The first command of the module determines the layout of a new index.
                     let is_packed =
                         index.is_registered() && index.places.storage() == Storage::Packed;
                     Ok(is_packed && !index.crawls.are_purged(keys))

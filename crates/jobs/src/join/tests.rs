@@ -221,7 +221,7 @@ fn row_of_another_line_is_not_used() {
             vec![("20090101000009", "A", "-"), ("20090101000010", "B", "-")],
             [None, Some(1)],
         ),
-        // The row of another line is not used either if that line has no position, or is not in the index.
+        // A line does not use the row of another line, even if the other line has no position or is not in the index.
         (
             vec![
                 ("20090101000009", "A", "-"),

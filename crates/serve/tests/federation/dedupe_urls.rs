@@ -8,8 +8,8 @@ use crate::serving::Stage;
 const URL: &str = "http://example.com/a?b=c";
 const CDX: &str = "com,example)/a?b=c";
 
-/// Starts an index with three captures of a URL, the last one from a running crawl, and a server with it in three
-/// collections.
+/// Starts an index with three captures of a URL, the last one from a running crawl, and a server that has this index in
+/// three collections.
 fn start() -> (redis_tests::Server, DedupeIndex, Stage, tempfile::TempDir) {
     let (server, mut index) = DedupeIndex::start("x:");
     index.ok("URLS ON");

@@ -66,7 +66,7 @@ struct Passed {
 }
 
 impl Passed {
-    /// Returns the start of the range, if the response matches the request and its own length.
+    /// Returns the start of the requested range. Returns `None` if the response is not exactly this range.
     fn first(&self, size: usize) -> Option<usize> {
         let first = self.range.strip_prefix("bytes=")?.strip_suffix('-')?;
         let first: usize = first.parse().ok()?;

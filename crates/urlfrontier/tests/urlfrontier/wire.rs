@@ -196,7 +196,7 @@ async fn invalid_bytes_are_an_invalid_argument() {
         &field(1, &[field(1, b"http://k/\xe9"), field(2, b"k")].concat()),
     );
     for bad in [latin, vec![0x0a, 50], vec![0xff; 12]] {
-        // What was sent before is acknowledged.
+        // Items that were sent before the invalid one are acknowledged.
         let (acks, code) = wire.exchange(PUT, vec![good.clone(), bad.clone()]).await;
         assert_eq!((acks.len(), code), (1, Code::InvalidArgument), "{bad:?}");
         let params = vec![bad];

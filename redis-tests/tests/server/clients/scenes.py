@@ -232,7 +232,7 @@ def a_slot_that_moves_is_found():
         except redis.exceptions.ClusterError as error:
             assert str(error) == "TTL exhausted.", error
         else:
-            raise AssertionError(f"{words} said {reply}")
+            raise AssertionError(f"{words} replied {reply}")
 
     please("begin", prefix)
     assert call("DEDUPE.LOOKUP", p, digest(7)) == [record("a", 7)], "nothing has left"

@@ -41,7 +41,7 @@ fn with_module(lines: &str) -> String {
     lines.replace(LOAD, &format!("loadmodule {}", module_path().display()))
 }
 
-/// Returns the lines of the page for operators that turn persistence on and load the module.
+/// Returns the configuration lines of operations.md that turn persistence on and load the module.
 fn persistence() -> String {
     with_module(&blocks(&section("operations.md", "## Persistence"), "conf")[0])
 }

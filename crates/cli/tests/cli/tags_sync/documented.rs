@@ -69,7 +69,7 @@ fn sql_of_the_guide_works_unchanged() {
         )
         .unwrap();
     let told: Vec<&str> = followed.lines().skip(1).collect();
-    until("the changes are told of", || {
+    until("the changes are reported", || {
         let out = sync.out();
         told.iter()
             .all(|line| out.lines().any(|told| told == *line))

@@ -55,7 +55,7 @@ pub(super) struct Gathered {
     command: &'static CStr,
     is_empty: fn(*mut c_void) -> bool,
     log: Vec<u8>,
-    /// State of the code that appends to the log.
+    /// A number that the code that appends to the log stores between two changes.
     mark: usize,
 }
 

@@ -36,8 +36,8 @@ pub(crate) struct Cluster {
     index: PathBuf,
     parts: Parts,
     unpacked: Unpacked,
-    /// True if the secondary index is only a hint. In packages, its keys may differ from those of
-    /// the first lines of the blocks, and lines may be repeated.
+    /// True if the secondary index is inexact, as in packages: its keys may differ from those of the
+    /// first lines of the blocks, and lines may be repeated.
     hinted: bool,
     /// The part that contains the blocks whose index lines name no part.
     part: Box<str>,
