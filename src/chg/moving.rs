@@ -142,7 +142,7 @@ impl<K: Store> Pair<'_, K> {
 
     /// Writes both groups, and records whether the source group is empty.
     fn save(&mut self, was_runnable: bool) -> Result<()> {
-        // URIs of leases that have freed the group stay in the group until these URIs end.
+        // URIs of leases that have freed the group stay in the group until they are done.
         let from = &self.from.group;
         let has_none = from.uris == from.away && from.holds.is_empty();
         self.moving.done |= has_none && !self.counts()? && !self.keeps()?;

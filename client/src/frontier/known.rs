@@ -51,7 +51,7 @@ debug_as_text! { Request<'_> { url: plain, key: text, payload: text } }
 /// The outcome of the discovery of a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discovered {
-    /// The URL was new and is queued. Contains the number of URIs that its group has now.
+    /// The URL was new and is queued. The value is the new number of URIs in its group.
     New(u64),
     /// The execution knows the URL.
     Known,
@@ -342,7 +342,7 @@ impl<S: Ask> Frontier<S> {
     }
 
     /// Marks URLs as done or schedules them, without a lease (`CHG.SETTLE`). The frontier stores `status`
-    /// with the URLs that end. Returns for each URL whether something changed; `None` if it was refused
+    /// with the URLs that are done. Returns for each URL whether something changed; `None` if it was refused
     /// because the budget of its group is used up or the execution is being dropped.
     ///
     /// ```no_run

@@ -408,8 +408,8 @@ export class Frontier {
   }
 
   /**
-   * Ends URLs, or sets the time of their next fetch, by name; first those without a payload. Returns for each true if something changed, false if not,
-   * or null if it is refused. Needs a packed frontier.
+   * Marks URLs as done, or sets the time of their next fetch, by name. URLs without a payload are sent first. Returns
+   * for each URL true if something changed, false if not, or null if it is refused. Needs a packed frontier.
    */
   async settle(
     execution: Bytes,

@@ -7,7 +7,7 @@ use super::{FrontierModel, Outcome};
 use crate::wire::{Reply, bulk, int};
 use crawlspace_compact::limits::chg as limits;
 
-/// Resolution of the time at which a URL ended, in milliseconds.
+/// Resolution of the time at which a URL was done or given up, in milliseconds.
 const UNIT: i64 = 600_000;
 
 /// The state of a URL that an execution knows.

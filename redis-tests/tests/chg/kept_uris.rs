@@ -431,7 +431,7 @@ fn every_kept_uri_is_fetched_exactly_once() {
             let execution = lease.execution.clone().expect("kept");
             match rng.below(10) {
                 // Some workers die. With five attempts, the frontier rarely gives up a URI, so most
-                // URIs end in another way.
+                // URIs leave it in another way.
                 0 => f.pass(200),
                 // Another lease of the same batch may have expired in the meantime.
                 1 => {

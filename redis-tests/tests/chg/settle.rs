@@ -1,4 +1,4 @@
-//! `CHG.SETTLE`: URLs that are ended or scheduled by name.
+//! `CHG.SETTLE`: URLs that are marked as done or scheduled by name.
 
 use std::thread;
 

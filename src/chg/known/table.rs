@@ -71,7 +71,7 @@ fn tag(hash: u64) -> u8 {
     (hash >> (8 * TAG)) as u8
 }
 
-/// Returns the places of a tag among others, one in each byte from the lowest on: 0x80 if it is there. Some may be wrong.
+/// Compares a tag with others. In the result, byte `i` is 0x80 if tag `i` matches, or, rarely, although it does not.
 fn places_of(tag: u8, tags: &[u8; EACH]) -> u128 {
     const ONES: u128 = u128::MAX / 0xff;
     let differences = u128::from_le_bytes(*tags) ^ (ONES * u128::from(tag));

@@ -171,8 +171,8 @@ pub(super) struct RecordHead<'a> {
 }
 
 impl RecordHead<'_> {
-    /// Returns the number of bytes at the beginning that the URI has in common with another one, of which the previous
-    /// URI has `before`.
+    /// Returns the length of the common prefix of this URI and `uri`, given the length `before` of the common prefix of
+    /// the previous URI and `uri`.
     #[inline]
     pub(super) fn common(&self, before: usize, uri: &[u8]) -> usize {
         if self.shared > before {

@@ -76,7 +76,7 @@ impl List {
         self.in_place
     }
 
-    /// Returns the highest number of a name.
+    /// Returns the highest number that any name has.
     pub fn highest(&self) -> u32 {
         self.all.highest()
     }

@@ -13,8 +13,8 @@ use super::{Crawls, Error, PACK_AFTER, PAGE, Standing};
 /// Replaces a list in one step, because pushing the same members twice would not give the same list.
 const REPLACE: &str = "redis.call('DEL', KEYS[1])
 for i = 1, #ARGV do redis.call('RPUSH', KEYS[1], ARGV[i]) end";
-/// Writes owners of a packed index to a plain hash at the name of the merged index, which the next `DEDUPE.PACK` packs.
-/// The marker at that name is deleted first.
+/// Writes owners of a packed index to a plain hash under the key of the merged index, which the next `DEDUPE.PACK`
+/// packs. First deletes the marker under this key.
 const OWN: &str =
     "if redis.call('TYPE', KEYS[1]).ok == 'crawlmark' then redis.call('DEL', KEYS[1]) end
 redis.call('HSET', KEYS[1], unpack(ARGV))";

@@ -30,7 +30,7 @@ pub enum Limits {
     Bytes(usize, usize),
     /// Smallest and largest integer.
     Range(u64, u64),
-    /// Values of a form, which an example shows.
+    /// Values of the form that this example shows.
     Like(&'static str),
 }
 

@@ -309,7 +309,7 @@ fn work_off(kind: usize) {
     }
 }
 
-/// Gives an order a turn. Returns true if the order is done.
+/// Runs one turn of an order. Returns true if the order is done.
 fn do_turn(order: &mut Order, turn: &mut dyn Turn) -> bool {
     // If the client disconnected while the order was waiting, the task is not called at all.
     let no_more = order.stop.load(Relaxed);

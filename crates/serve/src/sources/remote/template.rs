@@ -108,8 +108,8 @@ impl Template {
     }
 }
 
-/// Prepares a URL for a path. URL parsers resolve dots in the combined URL and treat backslashes as slashes, so these
-/// are resolved first. Returns `None` if that is impossible.
+/// Normalizes a URL that becomes part of a path: resolves its dot segments and backslashes, because URL parsers would
+/// resolve them in the combined URL. Returns `None` if that is impossible.
 fn in_path(url: &str) -> Option<Cow<'_, str>> {
     if !has_steps(url) {
         return Some(url.into());

@@ -194,7 +194,7 @@ pub fn sent(source: &str, row: Capture) -> Option<Capture> {
     }
 }
 
-/// Decides what a reader may get of a capture.
+/// Returns which parts of a capture a reader may see.
 pub fn verdict(rules: &str, capture: Capture) -> Verdict {
     let (path, moment) = (capture.path(), &*capture.moment());
     let hidden = match rules {

@@ -413,7 +413,7 @@ def release(
     """Releases a lease after the fetch, and with ``next`` leases the next group (CHG.RELEASE).
 
     The pause ends ``at`` a time, lasts for ``delay``, or is computed from ``elapsed`` and the facts after it.
-    ``done`` names the execution whose URIs have ended (``count`` of them if the frontier does not keep them),
+    ``done`` names the execution whose URIs are done (``count`` of them if the frontier does not keep them),
     ``retry`` is the time of the next attempt, with a new ``payload`` if given, and ``later`` leaves the URIs with the
     token for this long. Without any of them, the URIs are put back. The same release may be sent again.
     """

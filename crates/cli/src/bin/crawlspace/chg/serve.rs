@@ -18,7 +18,7 @@ use crate::{Server, open_files, service};
 
 /// Timeout of the server, after which items are not acknowledged as added.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Number of retries. With their pauses they take six to twelve seconds: a restart of the server.
+/// Number of retries. Including their pauses, they take six to twelve seconds, long enough for a restart of the server.
 const RETRIES: u32 = 6;
 
 /// Serve a frontier over gRPC to StormCrawler and other clients of URLFrontier.
