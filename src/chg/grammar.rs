@@ -573,7 +573,7 @@ impl Release<'_> {
 
 command! {
     prefix "chg.done", "write", since "0.2.0";
-    /// Marks URIs of a lease as done, also after its group was freed.
+    /// Marks URIs of a lease as done, even after its group was freed.
     ///
     /// O(N log M) where N is the number of URIs of the lease and M the number of waiting groups and kept URIs
     pub struct EndUris<'a> {

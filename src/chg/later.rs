@@ -34,7 +34,7 @@ pub(super) fn parts(member: &[u8]) -> Option<(Token, &[u8])> {
     Some((Token::from_be_bytes(*token), chg))
 }
 
-/// Returns the second deadline of a lease whose group was freed, also if it has passed.
+/// Returns the second deadline of a lease whose group was freed, even if it has passed.
 pub(super) fn later_of<K: Store>(
     keys: &Keys<K>,
     ks: &mut K,

@@ -113,7 +113,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOCRAWL` when the crawl does not exist; after a retry, also when the first attempt
+    /// `NOCRAWL` when the crawl does not exist, or, after a retry, when the first attempt
     /// cancelled it. `COMMITTED` if the crawl has no uncommitted records, `REMOVING`; or a
     /// connection error.
     pub fn cancel(&self, crawl: impl AsRef<[u8]>) -> S::Answer<u64> {
@@ -137,7 +137,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOCRAWL` when one of the crawls does not exist; after a retry, also when the first attempt
+    /// `NOCRAWL` when one of the crawls does not exist, or, after a retry, when the first attempt
     /// removed them. `UNCOMMITTED` if one of the crawls was never committed (nothing changes); or a
     /// connection error.
     pub fn remove(&self, crawls: &[&[u8]]) -> S::Answer<Removed> {

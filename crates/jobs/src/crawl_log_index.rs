@@ -26,7 +26,7 @@ use crawlspace_index::zipnum::{self, Writer};
 pub(super) const URL: &str = "url";
 pub(super) const DIGEST: &str = "digest";
 
-/// A cache of indexes for deduplication: captures of all media types except text (`^text/.*`, in any case).
+/// A cache of indexes for deduplication: captures of all media types except text (`^text/.*`, ignoring case).
 pub type DedupCrawlLogIndexCache = CombiningMultiFileBasedCache<CrawlLogIndex<Dedup>>;
 
 /// A cache of indexes for replay: all captures.

@@ -4,7 +4,7 @@
 //! that is about to be sent. Only this module creates [`Seen`] and [`Released`], and responses contain nothing else.
 //!
 //! Rules and tags are checked for the key computed from the URL and, if it differs, for the key under which the capture
-//! was found; the stricter result counts.
+//! was found; the stricter result applies.
 
 use std::ops::Deref;
 use std::sync::Arc;

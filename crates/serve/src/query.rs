@@ -114,8 +114,8 @@ pub(crate) fn literally(text: &str) -> String {
 }
 
 impl Query {
-    /// Parses parameters, in the order of the request. Of a repeated parameter the last one counts, except for `filter`
-    /// and `collapse`, which accumulate. Unknown parameters, which other CDX servers may know, are listed in
+    /// Parses parameters, in the order of the request. If a parameter is repeated, the last value is used, but the
+    /// values of `filter` and `collapse` accumulate. Unknown parameters, which other CDX servers may know, are listed in
     /// [`ignored`](Query::ignored).
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use crawlspace_fetch::file::Policy;
 use crawlspace_fetch::source::Limits;
 use crawlspace_fetch::{Error, Guard, Net, Request};
 
-/// Maximum pause before a retry, also when `Retry-After` asks for a longer one.
+/// Maximum pause before a retry, even if `Retry-After` asks for a longer one.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 /// Limits of packages, and timeouts and retries of requests to servers.

@@ -121,7 +121,7 @@ impl Act for Lookup<'static> {
     }
 }
 
-/// Returns true for the words `FORMAT RECORD`, in any case.
+/// Returns true for the words `FORMAT RECORD`, in upper or lower case.
 fn is_format_record(option: &[u8], format: &[u8]) -> bool {
     option.eq_ignore_ascii_case(b"FORMAT") && format.eq_ignore_ascii_case(b"RECORD")
 }

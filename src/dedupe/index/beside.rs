@@ -1,7 +1,7 @@
 //! Detects changes that other programs make to an index with plain commands.
 //!
 //! Browsertrix purges an index in steps. It renames `allcrawls` to `to-remove-crawls`, deletes the
-//! merged index and its counts, and then puts the crawls that it keeps back one by one. Until its
+//! merged index and its counts, and then restores the crawls that it keeps one by one. Until its
 //! last step, the records of the crawls in `to-remove-crawls` exist nowhere else. Crawls that
 //! Browsertrix canceled after some of their hashes were merged are in `canceledcrawls`.
 //!

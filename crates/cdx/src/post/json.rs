@@ -1,7 +1,7 @@
 //! Flattening of JSON into pairs of names and values.
 //!
 //! JSON is parsed as by the Python indexers: `NaN` is a number, and numbers may have any length. If an object repeats a
-//! name, the last value counts, at the position of the first.
+//! name, the last value is used, at the position of the first.
 
 use std::collections::HashMap;
 

@@ -1,7 +1,7 @@
 //! Writes an index as lines.
 //!
 //! A line is a CDXJ row of a record, or begins with `!` and describes the index, a crawl or another key.
-//! Lines with `!` come before the rows, also after the lines are sorted.
+//! Lines with `!` come before the rows, even after the lines are sorted.
 
 use std::io::{self, Write};
 

@@ -104,7 +104,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Returns true if the next argument is this keyword, in any case.
+    /// Returns true if the next argument is this keyword, in upper or lower case.
     #[inline]
     pub fn is(&self, word: &str) -> bool {
         let word = word.as_bytes();
@@ -114,7 +114,7 @@ impl<'a> Args<'a> {
             .is_some_and(|argument| begins(argument) && argument.eq_ignore_ascii_case(word))
     }
 
-    /// Reads the next argument if it is this keyword, in any case.
+    /// Reads the next argument if it is this keyword, in upper or lower case.
     pub fn keyword(&mut self, word: &str) -> bool {
         let is = self.is(word);
         self.at += usize::from(is);

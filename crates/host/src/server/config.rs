@@ -129,7 +129,7 @@ impl Choice {
         self.value.load(Relaxed)
     }
 
-    /// Sets the value to a word, in any case.
+    /// Sets the value to a word, in upper or lower case.
     fn read(&self, word: &[u8]) -> Result<(), String> {
         let words = (self.words)();
         let is_it = |name: &&str| word.eq_ignore_ascii_case(name.as_bytes());

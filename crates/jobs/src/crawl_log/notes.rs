@@ -103,7 +103,7 @@ impl<'a> Notes<'a> {
         })
     }
 
-    /// Returns the ETag, from `etag:…` or the JSON member `etag`, in any case.
+    /// Returns the ETag, from `etag:…` or the JSON member `etag`, in upper or lower case.
     pub(crate) fn etag(&self) -> Option<Cow<'a, str>> {
         if let Some(etag) = self.etag {
             return Some(Cow::Borrowed(etag));

@@ -105,7 +105,7 @@ struct Key {
     merge: bool,
 }
 
-/// Parses a text with one document. Of entries with the same key, the first one counts; the others yield warnings.
+/// Parses a text with one document. If a key occurs several times, uses its first value and warns about the others.
 ///
 /// # Errors
 /// The first error: invalid syntax, a document that is too large or too deep, or an unsupported type.

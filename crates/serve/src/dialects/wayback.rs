@@ -49,9 +49,9 @@ pub(crate) struct Layout {
 }
 
 impl WaybackQuery {
-    /// Parses parameters, in the order of the request; `columns` are the default columns of a row. Of a repeated
-    /// parameter the last one counts, except for `filter` and `collapse`, which accumulate. Parameters without an
-    /// effect are listed in the query's `ignored`.
+    /// Parses parameters, in the order of the request; `columns` are the default columns of a row. If a
+    /// parameter is repeated, the last value is used, but the values of `filter` and `collapse` accumulate. Parameters
+    /// without an effect are listed in the query's `ignored`.
     ///
     /// # Errors
     /// Fails if `url` is missing, or a parameter is invalid or excludes another one.

@@ -343,7 +343,7 @@ fn policies_hide_captures_from_access_points() {
         ("com,example)/a/exact", [exclude; 3]),
         ("com,example)/a/exact/not", [exclude, allow, exclude]),
         ("com,example)/", [allow; 3]),
-        // Of two rules with the same pattern, the one with the highest id decides.
+        // If several rules have the same pattern, the rule with the highest id applies.
         ("org,example)/", [exclude; 3]),
     ] {
         let found = [&public, &staff, &nobody].map(|one| verdict(one, urlkey.as_bytes(), NOW));

@@ -141,7 +141,7 @@ impl Writer {
         let chosen = self.fields.as_ref().map(|fields| {
             let chosen = fields.iter().map(|name| {
                 let field = Field::named(name.as_bytes());
-                // Of repeated members the last one counts.
+                // If a member is repeated, the last value is used.
                 let found = all
                     .iter()
                     .rev()

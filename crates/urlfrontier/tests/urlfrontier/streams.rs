@@ -1,4 +1,4 @@
-//! Streams: every item is acknowledged once, also if the client, the service or the server fails.
+//! Streams: every item is acknowledged once, even if the client, the service or the server fails.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;

@@ -16,7 +16,7 @@ const SMALL: Options = Options {
     threads: 0,
 };
 
-/// Checks that a damaged index reads as written or fails, also after merging it with another index.
+/// Checks that a damaged index reads as written or fails, even after merging it with another index.
 fn assert_told(folder: &Path, expected: &[Vec<u8>], other: &Path, what: &str) {
     match read(folder, "url") {
         Ok((found, _)) => assert!(found == expected, "{what}"),

@@ -85,7 +85,7 @@ impl<'a> Claim<'a> {
         serde_json::from_slice(json).ok()
     }
 
-    /// Sets a value. Of repeated members the last one counts, as in JSON parsers.
+    /// Sets a value. If a member is repeated, the last value is used, as in JSON parsers.
     fn set(&mut self, name: &str, value: Cow<'a, str>) {
         let place = match name {
             "urlkey" => &mut self.urlkey,

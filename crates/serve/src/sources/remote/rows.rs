@@ -90,7 +90,7 @@ fn sort(rows: &mut Batch, order: Order) {
     rows.sort_by(|a, b| order.compare(a, b));
 }
 
-/// Checks that the rows of a batch are in order, also after the last row of the previous batch.
+/// Checks that the rows of a batch are in order, and sort after the last row of the previous batch.
 fn check(batch: &Batch, last: &mut Option<Row>, order: Order) -> Result<(), SourceError> {
     for row in batch {
         if last

@@ -54,7 +54,7 @@ const DIFFERENCES: [(&str, &str); 26] = [
     ),
     (
         "POST with an invalid length",
-        "the field requestBody is a text, also if the body is unknown",
+        "the field requestBody is a text, even if the body is unknown",
     ),
     ("POST of AMF", "the body is encoded like any other one"),
     ("post in lower case", "methods are compared in upper case"),

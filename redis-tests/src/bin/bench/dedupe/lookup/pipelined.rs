@@ -19,7 +19,7 @@ const DEPTH: usize = 32;
 const PLAIN: &str = "`LOOKUP` of one hash, pipelined by 32, plain keys";
 const PACKED: &str = "`LOOKUP` of one hash, pipelined by 32, packed";
 
-/// The baseline of D1, `HGET`: arguments before the hash.
+/// The peer of D1, `HGET`: arguments before the hash.
 pub const HGET: &[&[u8]] = &[b"HGET", b"allhashes"];
 /// `DEDUPE.LOOKUP`: arguments before the hash.
 pub const LOOKUP: &[&[u8]] = &[b"DEDUPE.LOOKUP", b""];

@@ -45,7 +45,7 @@ struct Stop {
 /// The two servers.
 struct Pair {
     packed: Server,
-    /// The server with `allhashes` only: the baseline of D1.
+    /// The server with `allhashes` only: the peer of D1.
     plain: Server,
     empty: [Footprint; 2],
 }
