@@ -279,7 +279,7 @@ const CONSTANTS: &[(&str, &[&str])] = &[
     (
         "docs/commands/tags.pointset.md",
         &[
-            "longer than {crates/compact/src/limits.rs tags::EXPRESSION_BYTES}, or of more than \
+            "longer than {crates/compact/src/limits.rs tags::EXPRESSION_BYTES}, or has more than \
              {src/tags/expression/bounds.rs MAX_CLAUSES} parts, which no filter can use; or there are \
              {crates/compact/src/limits.rs tags::MAX_POINTS} points, or {crates/compact/src/limits.rs tags::MAX_PATTERNS} whose names are patterns |",
         ],
