@@ -140,7 +140,7 @@ pub struct Next {
     /// Maximum number of URIs of a lease, all of one group and one execution. Needs a packed frontier.
     pub uris: Option<u32>,
     /// Frees the group at once, and lets it be leased again after this pause. The URIs stay with the
-    /// lease until its deadline, and [`Frontier::end`] ends them. Needs a packed frontier.
+    /// lease until its deadline; [`Frontier::end`] marks them as done. Needs a packed frontier.
     pub gate: Option<Duration>,
 }
 
@@ -276,7 +276,7 @@ pub enum Fetched<'a> {
     Done { execution: &'a [u8], count: u64 },
     /// The URI must be fetched again at this time.
     Retry(Millis),
-    /// The group is free, and the URIs stay with the lease for this long; [`Frontier::end`] ends them. Needs
+    /// The group is free, and the URIs stay with the lease for this long; [`Frontier::end`] marks them as done. Needs
     /// a packed frontier.
     Later(Duration),
     /// The URI is queued again unchanged.

@@ -198,7 +198,7 @@ impl Crawl {
         let minutes = Duration::from_secs(sized(120, 600));
         let done = within(minutes, || {
             let counts = ok!(c, "CHG.COUNT", "{f}:", "crawl-1");
-            // The last page is done with the next lease, for which the workers wait.
+            // A worker reports its last page together with its wait for the next lease.
             (counts.find("done")?.int() >= pages).then_some(())
         });
         let counts = ok!(c, "CHG.COUNT", "{f}:", "crawl-1");

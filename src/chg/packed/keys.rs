@@ -436,7 +436,7 @@ impl Packed {
             Part::Of => {
                 let execution = key.id();
                 if self.crowds == 0 && self.executions.find(execution).is_none() {
-                    // No group has URIs of it, or no further one.
+                    // No group has URIs of the execution, or the last one was already returned.
                     return false;
                 }
                 self.scan_slots(cursor, |packed, slot| {

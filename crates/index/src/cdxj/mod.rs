@@ -124,7 +124,7 @@ fn read<R: Read>(
     work: &Work,
     out: &mut Output<'_>,
 ) -> Result<(), Error> {
-    // The previous record, while the next record may be the other half of the same exchange.
+    // The previous record, if the next record may be its request or response.
     let mut previous: Option<Linked> = None;
     let read = loop {
         let mut record = match warc.next() {

@@ -63,7 +63,7 @@ async fn dates_decide_within_a_queue() {
     let mut client = stage.client().await;
     delay(&mut client, "k", 0).await.unwrap();
     let now = seconds();
-    // Queued in another order than they are due.
+    // The URLs are not queued in the order of their due times.
     let dates = [
         ("http://k/3", now + 3),
         ("http://k/1", now + 1),

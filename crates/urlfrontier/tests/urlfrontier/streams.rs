@@ -51,7 +51,7 @@ async fn every_item_is_acknowledged_once_at_the_end_of_a_stream() {
 async fn no_more_than_1024_items_are_read_before_their_acknowledgements() {
     let stage = Stage::new().await;
     let mut client = stage.client().await;
-    // The client never reads an acknowledgement. Their ids fill the buffers on the way to it.
+    // The client never reads acknowledgements, and their long ids fill the buffers of the connection.
     let long = "i".repeat(8000);
     let items = futures_util::stream::iter(0..200_000).map(move |n| {
         let mut item = discovered(info("k", &format!("http://k/{n}")));

@@ -66,7 +66,7 @@ def payload_of(request: Request) -> bytes:
 
 def rotations_of(request: Request) -> int:
     """Returns how often sites have refused the sessions of a request."""
-    # The property of the request would add an empty record to its user data.
+    # Do not use `request.session_rotation_count`, which adds an empty record to the user data of the request.
     record = getattr(request.user_data, "crawlee_data", None)
     return record.session_rotation_count or 0 if record else 0
 

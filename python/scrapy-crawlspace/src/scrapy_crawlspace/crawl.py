@@ -392,7 +392,7 @@ class Crawl:
         links = [self._links[index] for index in range(min(LINKS, len(self._links)))]
         if links:
             batch.append((chg.discover(prefix, execution, links), None))
-        # A page is done when its links are confirmed; if the links are in this batch, the next one ends the page.
+        # A page is done when its links are confirmed: if this batch sends them, the next batch marks the page as done.
         ended = [held for held in self._endings if held.last_link <= self._sent_links]
         ends = set(map(id, ended))
         releases, returns = self._releases, self._returns

@@ -35,7 +35,7 @@ use crate::{Server, Sharding};
 /// The manifest must list the whole collection: crawls of the index that it does not list are
 /// counted as removed, or removed with --remove.
 ///
-/// Several indexers may run at once, also on other machines: they share the work. Packages that were imported before
+/// Several indexers may run at once, on one or several machines: they share the work. Packages that were imported before
 /// are skipped, and an interrupted import resumes where it stopped when it is run again. A package that cannot be
 /// imported is reported and skipped; the next run tries it again.
 ///

@@ -23,7 +23,7 @@ pub(crate) fn span(given: &str) -> Result<Duration, String> {
     Ok(Duration::from_millis(whole))
 }
 
-/// Parses a point in time: milliseconds since the epoch, or `2026-03-19T10:20:15Z`, also without seconds or
+/// Parses a point in time: milliseconds since the epoch, or `2026-03-19T10:20:15Z`, optionally without seconds or
 /// without time of day.
 pub(crate) fn moment(given: &str) -> Result<Millis, String> {
     if !given.is_empty() && given.bytes().all(|b| b.is_ascii_digit()) {

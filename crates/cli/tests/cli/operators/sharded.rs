@@ -134,7 +134,7 @@ fn import_during_a_failover_and_a_reshard_counts_every_record_once() {
     for file in 0..6_usize {
         let mut warc = Warc::new(folder.path(), &format!("{file}.warc.gz"));
         for n in 0..5_000 {
-            // A tenth of the payloads are in the file before, too.
+            // A tenth of the payloads are also in the previous file.
             let number = file * 4_500 + n;
             warc.capture(
                 "response",

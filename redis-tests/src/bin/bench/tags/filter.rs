@@ -13,7 +13,7 @@ use crate::report::{Findings, Goal, note, table};
 use crate::series::{Series, time};
 use crate::targets;
 
-/// Number of captures per batch, also for the peer.
+/// Number of captures per batch, for Crawlspace and for the peer.
 pub const BATCH: u64 = 10_000;
 /// Number of captures of an ordinary query.
 const QUERY: u64 = 100;

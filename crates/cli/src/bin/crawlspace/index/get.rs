@@ -37,7 +37,7 @@ static MEMORY: LazyLock<String> = LazyLock::new(|| format!("{}GiB", DEFAULT_MEMO
 /// full has all captures; cdx has the lines of the CDX files. The first two kinds are folders with
 /// ZipNum indexes of CDXJ lines, by URL and by digest.
 ///
-/// An interrupted run, also by Ctrl-C, resumes where it stopped when the same command is given again.
+/// If a run is interrupted, for example by Ctrl-C, the same command resumes where it stopped.
 ///
 /// Exit status: 0 when there is an index, with --strict only if no job is missing; 1 when something failed, or no job could be read; 2
 /// when the command line is wrong.
