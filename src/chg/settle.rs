@@ -1,4 +1,4 @@
-//! Ends or schedules URLs by name, with or without a lease.
+//! Marks URLs as done or schedules them, by name, with or without a lease.
 
 use super::add::{Entered, How, Item, Kept};
 use super::discover::{Asked, Lookups};
@@ -11,7 +11,7 @@ use super::time::Millis;
 use super::transition::{Event, Seen};
 use super::uris::{Changed, End, Op};
 
-/// A URL to end or to schedule.
+/// A URL to mark as done or to schedule.
 #[derive(Clone, Copy, Debug)]
 pub struct Settled<'a> {
     /// The group for the URL if the execution does not know the URL.

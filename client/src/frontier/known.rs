@@ -69,7 +69,7 @@ impl FromRedisValue for Discovered {
     }
 }
 
-/// A URL to end or to schedule, see [`Frontier::settle`].
+/// A URL to mark as done or to schedule, see [`Frontier::settle`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Settled<'a> {
     /// Group in which the URL is queued, if it is not queued or leased already.

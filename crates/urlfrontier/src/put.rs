@@ -132,8 +132,8 @@ struct Statuses {
 type Asked<T> = (Vec<usize>, Pending<Vec<T>>);
 
 impl Store {
-    /// Adds or updates URLs. Returns one acknowledgement for each, in the same order. If a URL occurs several times, its
-    /// last known item decides.
+    /// Adds or updates URLs. Returns one acknowledgement for each, in the same order. If a URL occurs several times, the
+    /// last of its known items is used.
     pub(crate) async fn put(&self, items: Vec<UrlItem>) -> Vec<AckMessage> {
         let now = now();
         let mut ids = Vec::with_capacity(items.len());

@@ -68,7 +68,7 @@ export class HeldLease implements Lease {
     return this.uris[0]?.uri ?? null;
   }
 
-  /** Ends the lease: its URIs are done. The end is sent with the request for the next lease. */
+  /** Ends the lease: its URIs are done. The release is sent with the request for the next lease. */
   done(end: End = {}): void {
     const execution = this.execution ?? end.execution;
     if (execution === undefined) throw new TypeError("the frontier only counts these URIs: name their execution");
@@ -92,8 +92,8 @@ export class HeldLease implements Lease {
   }
 
   /**
-   * Frees the host now, and leaves the URIs with this lease for `ms` milliseconds, in which {@link done},
-   * {@link retry} or {@link giveBack} ends them. Without such an end, they return to the queue after this time.
+   * Frees the host now, and leaves the URIs with this lease for `ms` milliseconds. Call {@link done}, {@link retry} or
+   * {@link giveBack} within this time; otherwise, the URIs return to the queue after it.
    *
    * Returns false if the lease is lost: it expired, and another worker fetches its URIs.
    */

@@ -50,7 +50,7 @@ fn fill_large(f: &mut Frontier) {
     }
 }
 
-/// Ends a lease. A URI that is only counted is of the execution `other`.
+/// Ends a lease. A URI that is only counted belongs to the execution `other`.
 fn done(f: &mut Frontier, lease: &Lease) {
     let execution = lease.execution.as_deref().unwrap_or("other");
     f.release(lease, format!("AT 0 DONE {execution}"));

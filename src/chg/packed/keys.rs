@@ -1,4 +1,4 @@
-//! Answers as the keys of a plain frontier would, for the rules of politeness.
+//! Key space operations of a packed frontier, which return what the keys of a plain frontier would contain.
 
 use std::cell::RefCell;
 
