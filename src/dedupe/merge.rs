@@ -141,7 +141,7 @@ fn drop_numbers_of<K: Store>(
 }
 
 /// Removes a hash of a crawl from the merged index. The next holder becomes the owner; if there is
-/// none, the hash is deleted. `numbers` are the commits of the crawl. Crawls for which `excluded`
+/// none, the hash is deleted. `numbers` are the commit numbers of the crawl. Crawls for which `excluded`
 /// returns true do not become owners.
 pub(super) fn withdraw<K: Store>(
     index: &mut Index<K>,

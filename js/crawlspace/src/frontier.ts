@@ -637,7 +637,7 @@ export class Frontier {
     await this.link.call(words, REPEAT);
   }
 
-  /** Moves the queued URIs of a group to another group. Returns their number, and the new number of URIs of that group. */
+  /** Moves the queued URIs of a group to another group. Returns their number, and the number that group has now. */
   async move(from: Bytes, to: Bytes): Promise<{ readonly moved: number; readonly queued: number }> {
     const words = this.words("CHG.MOVE");
     words.push(from, to);

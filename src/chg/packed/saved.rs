@@ -336,7 +336,9 @@ impl Packed {
                 let queued = entries.from.number()?;
                 let fits = name.is_empty() && queued == 0 || Log::is_name(name);
                 if !fits || !self.executions.restore(number, name, queued) {
-                    return Err(Malformed("has an execution that is invalid or occurs twice"));
+                    return Err(Malformed(
+                        "has an execution that is invalid or occurs twice",
+                    ));
                 }
             }
             Kind::Named => self.executions.restored(),

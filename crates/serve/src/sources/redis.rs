@@ -77,7 +77,7 @@ impl fmt::Debug for RedisSource {
     }
 }
 
-/// Splits a URL into that of the database and the key.
+/// Splits a URL into the URL of the database and the key.
 fn parts(url: &str) -> (String, String) {
     let Some((scheme, rest)) = url.split_once("://") else {
         return (url.to_owned(), String::new());

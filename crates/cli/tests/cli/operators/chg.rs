@@ -433,7 +433,10 @@ fn dump_of_a_crawl_can_be_added_again() {
     c.expect_ok(&words);
     let odd = chg(&server, "dump odd").exits(2);
     assert!(odd.out.starts_with("u\th\t0\t"), "{odd:?}");
-    assert_contains(&odd.errors, "the URL 'a\\tb' of group 'h' cannot be written as a line");
+    assert_contains(
+        &odd.errors,
+        "the URL 'a\\tb' of group 'h' cannot be written as a line",
+    );
 }
 
 #[test]

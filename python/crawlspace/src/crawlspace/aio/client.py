@@ -83,7 +83,8 @@ class Client:
 
     def __reduce__(self) -> Any:
         if self._url is None:
-            raise TypeError(f"a {type(self).__name__} with a client of redis-py cannot be pickled: create it from a URL")
+            name = type(self).__name__
+            raise TypeError(f"a {name} with a client of redis-py cannot be pickled: create it from a URL")
         return functools.partial(type(self), patience=self.patience), (self._url, self.prefix), {"now": self.now}
 
     async def __aenter__(self) -> "Self":
