@@ -36,7 +36,7 @@ export interface Settlement {
   readonly group: Bytes;
   /** The URL, or its key if it has one. */
   readonly uri: Bytes;
-  /** When the URL is due, in milliseconds since the epoch; `"never"` if it is done. */
+  /** Due time of the URL, in milliseconds since the epoch; `"never"` if it is done. */
   readonly at: number | "never";
   /** New payload of a URL that is due at a time; an empty one removes the payload. By default, it is kept. */
   readonly payload?: Bytes | undefined;
@@ -48,13 +48,13 @@ export type UriState = "queued" | "leased" | "done" | "given-up";
 /** A URL that an execution knows. */
 export interface KnownUri {
   readonly state: UriState;
-  /** When it is due, or -1. */
+  /** Due time, or -1. */
   readonly due: number;
   /** Status of the last fetch, or -1. */
   readonly status: number;
   /** Number of expired leases; 15 stands for 15 and more. */
   readonly attempts: number;
-  /** When its state changed last, rounded down to ten minutes. */
+  /** Time of the last change of its state, rounded down to ten minutes. */
   readonly changed: number;
 }
 
@@ -97,9 +97,9 @@ export interface LeasedUri {
 export interface Lease {
   readonly group: Buffer;
   readonly token: number;
-  /** When the lease expires, in milliseconds since the epoch. */
+  /** Deadline of the lease, in milliseconds since the epoch. */
   readonly deadline: number;
-  /** When the group became due, in milliseconds since the epoch. */
+  /** Time at which the group became due, in milliseconds since the epoch. */
   readonly due: number;
   /** Number of queued URIs of the group, including the leased ones. */
   readonly queued: number;

@@ -58,7 +58,7 @@ export class HeldLease implements Lease {
     this.freed = options.gate !== undefined && lease.uris.length > 0;
   }
 
-  /** When the lease expires, in milliseconds since the epoch. */
+  /** Deadline of the lease, in milliseconds since the epoch. */
   get deadline(): number {
     return this.until;
   }

@@ -318,7 +318,7 @@ fn an_index_of_0_1_0_moves_with_its_first_write_everywhere() {
 #[test]
 fn changes_of_storage_end_even_with_foreign_data_at_their_keys() {
     let (server, mut c) = DedupeIndex::on(Options::new().plain(), P);
-    // The hash of another program is at the name of the key. It is not changed.
+    // The key contains the hash of another program, which no command changes.
     for line in ["PACK", "REPAIR", "UNPACK"] {
         c.plain("FLUSHALL");
         c.plain("HSET p:moving f v");

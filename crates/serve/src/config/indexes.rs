@@ -54,14 +54,14 @@ impl Reader<'_> {
     /// Parses `metadata`: a list of folders, list files and URLs.
     fn metadata(&mut self, fields: &Fields<'_>) -> Option<Vec<String>> {
         let Some(node) = fields.get("metadata") else {
-            let what = "the field metadata is missing: list the folders, list files and URLs of the metadata files of \
-             jobs";
+            let what = "the field metadata is missing: name folders, lists or URLs of the metadata files of jobs";
             self.found.error(fields.position, what);
             return None;
         };
         let nodes = each(node);
         if nodes.is_empty() {
-            let what = "metadata is empty: list the folders, list files and URLs of the metadata files of jobs";
+            let what =
+                "metadata is empty: name folders, lists or URLs of the metadata files of jobs";
             self.found.error(node.position, what);
         }
         let mut locations = Vec::new();

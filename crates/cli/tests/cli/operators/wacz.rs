@@ -57,8 +57,8 @@ fn add(index: &Index, crawl: &str, n: u64, wacz_index: u64) {
     counts.unwrap();
 }
 
-/// Adds a package with these responses to the index, as the only one of its crawl, and returns the dependency entry for
-/// it.
+/// Adds a package with these responses to the index, as the only package of its crawl. Returns the entry with which
+/// another package can require this package.
 pub fn archive(
     server: &Server,
     crawl: &str,
