@@ -18,8 +18,8 @@ const BUFFER: usize = 1 << 20;
 
 /// Write an index as lines: a CDXJ row for each record, with the id of its crawl.
 ///
-/// Lines that begin with ! describe the crawls, their counts and WACZ files, and the other keys. The index must be in
-/// plain keys; the server need not have the module. Stop the programs that write to the index meanwhile.
+/// Lines that begin with ! describe the crawls, their counts and WACZ files, and the other keys. The server need not
+/// have the module if the index is in plain keys. Stop the programs that write to the index meanwhile.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace dedupe export --prefix '{coll-42}:' --out coll-42.cdxj")]
