@@ -306,9 +306,10 @@ fn version_is_the_same_everywhere() {
         ("", "crawlspace_"),
         ("", "/crawlspace:server-"),
         ("", "/crawlspace:serve-"),
+        ("", "/crawlspace:frontier-"),
         ("", "/crawlspace:module-"),
     ];
-    let mut counts = [0; 7];
+    let mut counts = [0; 9];
     let mut wrong = Vec::new();
     let is_text = |path: &String| {
         [".toml", ".md", ".yaml", "package.json"]
