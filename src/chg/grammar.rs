@@ -28,7 +28,7 @@ use super::listing::{Cursor, Queue, UrlCursor};
 use super::politeness::{Factor, Facts};
 use super::settle::Settled;
 use super::spans::{NOW, OrNone, Span, Time};
-use super::time::{Millis, TEN_YEARS};
+use super::time::Millis;
 use super::uris::{MAX_WEIGHT, Position, URI_BYTES};
 
 pub use super::spans::Now;
@@ -80,9 +80,9 @@ fn read_status(text: &[u8]) -> Result<i64, String> {
     })
 }
 
-/// Parses a pause that a host requested, and clamps it to the range from 0 to ten years. A release
-/// must not fail because a host sent an invalid value.
-fn read_wait(text: &[u8]) -> Result<Millis, String> {
+/// Parses a pause that a host requested. A release must not fail because a host sent a value out of
+/// range, so it is clamped later.
+fn read_wait(text: &[u8]) -> Result<i64, String> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return Err(format!(
@@ -90,14 +90,12 @@ fn read_wait(text: &[u8]) -> Result<Millis, String> {
             Shown(text)
         ));
     }
-    if digits.len() < text.len() {
-        return Ok(0);
-    }
-    let digit = |wait: Millis, digit: &u8| {
+    let digit = |wait: i64, digit: &u8| {
         wait.saturating_mul(10)
             .saturating_add((digit - b'0').into())
     };
-    Ok(digits.iter().fold(0, digit).min(TEN_YEARS))
+    let wait = digits.iter().fold(0, digit);
+    Ok(if digits.len() < text.len() { -wait } else { wait })
 }
 
 grammar! {
@@ -465,8 +463,8 @@ grammar! {
             factor: Option<Factor> = Form::text("factor", "1.5", read_factor).after("FACTOR"),
             min: Option<Millis> = Span::new("min", 0).after("MIN"),
             max: Option<Millis> = Span::new("max", 0).after("MAX"),
-            crawl_delay: Option<Millis> = Form::number("crawl-delay", "0", read_wait).after("CRAWLDELAY"),
-            retry_after: Option<Millis> = Form::number("retry-after", "0", read_wait).after("RETRYAFTER"),
+            crawl_delay: Option<i64> = Form::number("crawl-delay", "0", read_wait).after("CRAWLDELAY"),
+            retry_after: Option<i64> = Form::number("retry-after", "0", read_wait).after("RETRYAFTER"),
             status: Option<i64> = Form::number("status", "200", read_status).after("STATUS"),
         }
     }

@@ -43,13 +43,29 @@ pub struct Facts {
     pub min: Millis,
     /// Maximum pause that results from `elapsed` and `factor`.
     pub max: Option<Millis>,
-    /// Pause that robots.txt asks for (`Crawl-delay`).
-    pub crawl_delay: Millis,
-    /// Pause that the response asks for (`Retry-After`, RFC 9110 section 10.2.3), in milliseconds
-    /// from now.
-    pub retry_after: Millis,
+    /// Pause that robots.txt requests (`Crawl-delay`), in milliseconds. May be out of range until
+    /// [`Facts::clamp_requests`].
+    pub crawl_delay: i64,
+    /// Pause that the response requests (`Retry-After`, RFC 9110 section 10.2.3), in milliseconds
+    /// from now. May be out of range until [`Facts::clamp_requests`].
+    pub retry_after: i64,
     /// Status of the response; negative if there was no response.
     pub status: Option<i64>,
+}
+
+impl Facts {
+    /// Clamps the pauses that the host requests to the range from 0 to `longest`. Returns the number
+    /// of pauses that were out of range.
+    pub fn clamp_requests(&mut self, longest: Millis) -> u64 {
+        let longest = i64::try_from(longest).unwrap_or(i64::MAX);
+        let mut clamped = 0;
+        for requested in [&mut self.crawl_delay, &mut self.retry_after] {
+            let within = (*requested).clamp(0, longest);
+            clamped += u64::from(within != *requested);
+            *requested = within;
+        }
+        clamped
+    }
 }
 
 /// The back-off after consecutive failures of a host.
@@ -72,7 +88,8 @@ fn is_trouble(status: i64) -> bool {
 pub fn pause(facts: &Facts, before: Backoff, begun: Millis, now: Millis) -> (Millis, Backoff) {
     let longest = facts.max.unwrap_or(Millis::MAX).max(facts.min);
     let own = facts.factor.of(facts.elapsed).clamp(facts.min, longest);
-    let asked = own.max(facts.crawl_delay).max(facts.retry_after);
+    let requested = facts.crawl_delay.max(facts.retry_after);
+    let asked = own.max(Millis::try_from(requested).unwrap_or(0));
     match facts.status {
         Some(status) if is_trouble(status) => {
             let same_incident = before.steps > 0 && begun < before.since;
@@ -159,6 +176,18 @@ mod tests {
             }),
             134
         );
+    }
+
+    #[test]
+    fn requests_out_of_range_are_clamped_and_counted() {
+        let mut facts = Facts {
+            crawl_delay: -1,
+            retry_after: i64::MAX,
+            ..FACTS
+        };
+        assert_eq!(facts.clamp_requests(1000), 2);
+        assert_eq!((facts.crawl_delay, facts.retry_after), (0, 1000));
+        assert_eq!(facts.clamp_requests(1000), 0);
     }
 
     #[test]

@@ -74,6 +74,10 @@ pub mod chg {
         /// Maximum distance between a time and now, in milliseconds: ten years with three leap
         /// days. A time beyond this distance is most likely in the wrong unit.
         TEN_YEARS: Millis = 3653 * 24 * 60 * 60 * 1000;
+        /// Default maximum of a pause that a host requests, in milliseconds: seven days.
+        MAX_PAUSE_MS: Millis = 7 * 24 * 60 * 60 * 1000;
+        /// Minimum of [`MAX_PAUSE_MS`] in the settings, in milliseconds.
+        MIN_MAX_PAUSE_MS: Millis = 1000;
         /// Default duration of a lease, in milliseconds.
         LEASE_MS: Millis = 600_000;
         /// Default number of leases of a kept URI that may expire before the frontier gives up the

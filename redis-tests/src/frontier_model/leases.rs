@@ -2,7 +2,7 @@
 
 use super::group::{Facts, Hold, Released};
 use super::next::{Ask, lease_reply};
-use super::words::{Args, TEN_YEARS};
+use super::words::{Args, MAX_PAUSE};
 use super::{FrontierModel, Outcome};
 use crate::frontier::Lease;
 use crate::wire::{Reply, bulk, int};
@@ -351,9 +351,9 @@ fn read_when(args: &mut Args<'_>) -> Result<When, &'static str> {
         } else if let Some(max) = args.span_option("MAX", 0)? {
             facts.max = Some(max);
         } else if let Some(delay) = args.option("CRAWLDELAY", i64::MIN, i64::MAX)? {
-            facts.asked = facts.asked.max(delay.clamp(0, TEN_YEARS));
+            facts.asked = facts.asked.max(delay.clamp(0, MAX_PAUSE));
         } else if let Some(after) = args.option("RETRYAFTER", i64::MIN, i64::MAX)? {
-            facts.asked = facts.asked.max(after.clamp(0, TEN_YEARS));
+            facts.asked = facts.asked.max(after.clamp(0, MAX_PAUSE));
         } else if let Some(status) = args.option("STATUS", i64::MIN, i64::MAX)? {
             facts.status = Some(status);
         } else {

@@ -4,6 +4,8 @@ use crawlspace_compact::limits::chg;
 
 /// Maximum distance between a time and now, in milliseconds.
 pub const TEN_YEARS: i64 = chg::TEN_YEARS as i64;
+/// Default maximum of a pause that a host requests, in milliseconds.
+pub const MAX_PAUSE: i64 = chg::MAX_PAUSE_MS as i64;
 
 /// The remaining arguments of a command.
 pub struct Args<'a> {

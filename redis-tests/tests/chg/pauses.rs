@@ -164,19 +164,32 @@ fn pause_of_more_than_ten_years_is_refused() {
 }
 
 #[test]
-fn requested_wait_is_clamped_to_zero_and_ten_years() {
-    let ten_years = TEN_YEARS;
-    for (word, wait, pause) in rows![
-        "CRAWLDELAY", "-1", 700; "CRAWLDELAY", "-99999999999999999999", 700;
-        "CRAWLDELAY", "99999999999999999999", ten_years; "RETRYAFTER", "0800", 800;
-        "RETRYAFTER", "-86400000", 700; "RETRYAFTER", "315619200001", ten_years;
-        "RETRYAFTER", "315619200000", ten_years; "RETRYAFTER", "800", 800;
+fn requested_wait_is_clamped_and_counted() {
+    let week = 7 * DAY;
+    for (setting, word, wait, pause) in rows![
+        None, "CRAWLDELAY", "-1", 700; None, "CRAWLDELAY", "-99999999999999999999", 700;
+        None, "CRAWLDELAY", "99999999999999999999", week; None, "RETRYAFTER", "0800", 800;
+        None, "RETRYAFTER", "-86400000", 700; None, "RETRYAFTER", "604800001", week;
+        None, "RETRYAFTER", "604800000", week; None, "RETRYAFTER", "800", 800;
+        Some(1000), "RETRYAFTER", "1001", 1000; Some(1000), "CRAWLDELAY", "1000", 1000;
+        Some(TEN_YEARS), "RETRYAFTER", "315619200001", TEN_YEARS;
     ] {
-        let (_server, mut f) = stage();
+        let (server, mut f) = stage();
+        if let Some(most) = setting {
+            ok!(f.wire, "CONFIG", "SET", "crawlspace.chg-max-pause", most);
+        }
         f.add("crawl", "host", T0);
         let lease = f.take("host");
         let due = f.release(&lease, format!("ELAPSED 700 {word} {wait} DONE crawl"));
         assert_eq!(due - T0, pause, "{word} {wait}");
+        let is_clamped = wait.parse() != Ok(pause) && wait != "0800";
+        let clamped = server.info("crawlspace_chg_clamped").expect("a metric");
+        assert_eq!(clamped, u8::from(is_clamped).to_string(), "{word} {wait}");
+    }
+    let (_server, mut f) = stage();
+    for refused in ["999", "315619200001", "-1", "x"] {
+        let reply = f.wire.call(&["CONFIG", "SET", "crawlspace.chg-max-pause", refused]);
+        assert!(reply.is_error(), "{refused}: {reply:?}");
     }
 }
 

@@ -19,7 +19,7 @@ use crawlspace_host::server::config;
 use super::allowed;
 use super::frontiers::{CachedFrontier, Touched, change, gone, on_frontier, permit, timed_out};
 use super::reply::{leases_reply, released_reply};
-use super::settings;
+use super::{metrics, settings};
 use super::store::FrontierKeys;
 use super::waiter::Waiter;
 
@@ -179,7 +179,11 @@ impl Act for Release<'static> {
     fn act(asked: Release<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
         let now = allowed(asked.now)?;
         let Release { chg, token, .. } = asked;
-        let when = asked.when.unwrap_or(When::Stored);
+        let mut when = asked.when.unwrap_or(When::Stored);
+        let clamped = match &mut when {
+            When::Facts(facts) => facts.clamp_requests(settings::MAX_PAUSE.get()),
+            _ => 0,
+        };
         let fate = asked.fate.unwrap_or(Fate::Unchanged);
         let wanted = asked.next.map(|next| Wanted {
             lease: next.lease.unwrap_or(settings::LEASE.get()),
@@ -203,6 +207,7 @@ impl Act for Release<'static> {
             let frontier = &mut cached.frontier;
             frontier.rounding = u64::from(!now.simulated);
             let released = frontier.release(keys, chg, token, &when, &fate, now.ms)?;
+            metrics::CLAMPED.add(clamped);
             let (reply, next_after) = match (released, wanted) {
                 (ReleaseReply::Before(due, lease), Some(wanted)) => {
                     (released_reply(due, lease, wanted.is_full()), None)

@@ -12,8 +12,12 @@ pub static LEASES: Metric = Metric::new(c"chg_leases");
 pub static RELEASES: Metric = Metric::new(c"chg_releases");
 /// Number of leases that expired.
 pub static EXPIRED: Metric = Metric::new(c"chg_expired");
+/// Number of requested pauses that were negative or longer than `chg-max-pause`.
+pub static CLAMPED: Metric = Metric::new(c"chg_clamped");
 /// Number of clients that are waiting for a lease now.
 pub static WAITERS: Metric = Metric::new(c"chg_waiters");
 
 /// The metrics of the family.
-pub static METRICS: &[&Metric] = &[&FRONTIERS, &ADDED, &LEASES, &RELEASES, &EXPIRED, &WAITERS];
+pub static METRICS: &[&Metric] = &[
+    &FRONTIERS, &ADDED, &LEASES, &RELEASES, &EXPIRED, &CLAMPED, &WAITERS,
+];

@@ -17,6 +17,12 @@ pub static ATTEMPTS: Number = Number::new(
     limits::ATTEMPTS as i64,
     1..=limits::MAX_ATTEMPTS as i64,
 );
+/// Maximum pause that a host can request with `Crawl-delay` or `Retry-After`, in milliseconds.
+pub static MAX_PAUSE: Number = Number::new(
+    "chg-max-pause",
+    limits::MAX_PAUSE_MS as i64,
+    limits::MIN_MAX_PAUSE_MS as i64..=limits::TEN_YEARS as i64,
+);
 /// Allows clients to specify the current time.
 pub static SIMULATED_TIME: Switch = Switch::off("chg-simulated-time");
 
@@ -33,6 +39,7 @@ pub fn storage() -> Storage {
 pub static SETTINGS: &[Setting] = &[
     Setting::Number(&LEASE),
     Setting::Number(&ATTEMPTS),
+    Setting::Number(&MAX_PAUSE),
     Setting::Switch(&SIMULATED_TIME),
     Setting::Choice(&STORAGE),
 ];

@@ -87,6 +87,7 @@ chg_added chg_added_total counter URIs queued.
 chg_leases chg_leases_total counter Leases granted.
 chg_releases chg_releases_total counter Leases released.
 chg_expired chg_expired_total counter Leases that expired.
+chg_clamped chg_clamped_total counter Pauses requested by hosts that were negative or longer than chg-max-pause.
 chg_waiters chg_waiters gauge Clients that wait for a lease.
 tags_batches tags_batches_total counter Batches of captures filtered.
 tags_batches_away tags_batches_away_total counter Batches filtered in the background.
