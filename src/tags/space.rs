@@ -131,7 +131,7 @@ impl Lent {
 
     /// Keeps the cache until the next turn of the task. Drops the contents of the cache if waiting
     /// tasks already keep too many bytes.
-    pub fn put_aside(&mut self) {
+    pub fn keep_while_waiting(&mut self) {
         let bytes = self.cache.bytes();
         if ASIDE.load(Relaxed).saturating_add(bytes) > ASIDE_BYTES {
             self.cache = Cache::of_version(self.cache.version);

@@ -79,7 +79,7 @@ impl Task {
         let request = &self.request;
         let outcome = request.go_on(&self.view, &condition, cache, batch, progress, turn);
         if outcome.is_none() {
-            self.lent.put_aside();
+            self.lent.keep_while_waiting();
         }
         outcome
     }

@@ -38,7 +38,7 @@ impl FrontierModel {
 
     /// Updates a gate after one of its groups changed: the deadline of the group's leases, and the
     /// end of the pause.
-    pub(super) fn tell_gate(&mut self, gate: &str, chg: &str, pause: i64) {
+    pub(super) fn update_gate(&mut self, gate: &str, chg: &str, pause: i64) {
         let group = self.group(chg);
         let leased = group.last_deadline().filter(|_| group.options.gate == gate);
         let entry = self.gate(gate);

@@ -147,7 +147,7 @@ impl FrontierModel {
         group.options.gate = gate.to_owned();
         let is_held = !group.holds.is_empty();
         if !old.is_empty() && is_held {
-            self.tell_gate(&old, chg, now);
+            self.update_gate(&old, chg, now);
         }
         if stood_behind && self.group(chg).is_runnable() {
             let due = self.group(chg).due_of().max(now);
@@ -159,7 +159,7 @@ impl FrontierModel {
         // If the group is leased or pauses, this closes the new gate, too.
         let pause = self.group(chg).gate;
         if !gate.is_empty() && (is_held || pause > now) {
-            self.tell_gate(gate, chg, pause.max(now));
+            self.update_gate(gate, chg, pause.max(now));
         }
     }
 

@@ -120,7 +120,7 @@ impl FrontierModel {
         self.show_busy(chg);
         self.leave_queues(chg, was_runnable);
         if !shared.is_empty() {
-            self.tell_gate(&shared, chg, gate);
+            self.update_gate(&shared, chg, gate);
         }
         let group = self.group(chg);
         let is_runnable = group.is_runnable();
@@ -240,7 +240,7 @@ impl FrontierModel {
         let dropped = dropped.map(|leased| leased.execution.clone());
         self.show_busy(chg);
         if !gate.is_empty() {
-            self.tell_gate(&gate, chg, now);
+            self.update_gate(&gate, chg, now);
         }
         // While one of the leases of a dropped execution is held, new URIs of the execution are
         // refused.
@@ -278,7 +278,7 @@ impl FrontierModel {
         }
         let gate = self.group(chg).options.gate.clone();
         if !gate.is_empty() {
-            self.tell_gate(&gate, chg, last);
+            self.update_gate(&gate, chg, last);
         }
         if was_queued {
             self.come_forward(chg, counted);

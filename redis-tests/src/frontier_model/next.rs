@@ -284,7 +284,7 @@ impl FrontierModel {
         self.figures.gated += u64::from(!gate.is_empty());
         self.show_busy(chg);
         if !gate.is_empty() {
-            self.tell_gate(&gate, chg, now);
+            self.update_gate(&gate, chg, now);
         }
         if self.group(chg).is_runnable() {
             // A group that allows parallel fetches is queued again for the next fetch.

@@ -297,7 +297,7 @@ impl<S: Steps> Sharded<S> {
         }
         let run = self.enter_marks(Doing::Cancel, &[crawl]).await?;
         let gone = if was_whole {
-            self.take_back(crawl).await
+            self.discard_uncommitted(crawl).await
         } else {
             self.take_away(&[crawl]).await.map(|gone| gone.hashes)
         };
@@ -316,7 +316,7 @@ impl<S: Steps> Sharded<S> {
     }
 
     /// Discards the records that a committed crawl has added since its last commit.
-    async fn take_back(&self, crawl: &[u8]) -> Result<u64, Error> {
+    async fn discard_uncommitted(&self, crawl: &[u8]) -> Result<u64, Error> {
         let batch = Batch::new();
         let shards = self.shards().iter();
         let asked: Vec<Pending<u64>> = shards
