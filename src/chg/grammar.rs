@@ -95,7 +95,11 @@ fn read_wait(text: &[u8]) -> Result<i64, String> {
             .saturating_add((digit - b'0').into())
     };
     let wait = digits.iter().fold(0, digit);
-    Ok(if digits.len() < text.len() { -wait } else { wait })
+    Ok(if digits.len() < text.len() {
+        -wait
+    } else {
+        wait
+    })
 }
 
 grammar! {

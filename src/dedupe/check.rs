@@ -384,9 +384,8 @@ impl Check {
         };
         let before = lent.with(sums)?;
         self.sum_canceled(lent).await?;
-        let sum = |index: &mut Index<K>, ks: &mut K, crawl: &[u8]| {
-            self.sum_committed(index, ks, crawl)
-        };
+        let sum =
+            |index: &mut Index<K>, ks: &mut K, crawl: &[u8]| self.sum_committed(index, ks, crawl);
         each_crawl(lent, &[|names| &names.allcrawls], sum).await?;
         lent.with(|index, ks| self.compare_sums(index, ks, &before))
     }

@@ -188,7 +188,9 @@ fn requested_wait_is_clamped_and_counted() {
     }
     let (_server, mut f) = stage();
     for refused in ["999", "315619200001", "-1", "x"] {
-        let reply = f.wire.call(&["CONFIG", "SET", "crawlspace.chg-max-pause", refused]);
+        let reply = f
+            .wire
+            .call(&["CONFIG", "SET", "crawlspace.chg-max-pause", refused]);
         assert!(reply.is_error(), "{refused}: {reply:?}");
     }
 }

@@ -19,9 +19,9 @@ use crawlspace_host::server::config;
 use super::allowed;
 use super::frontiers::{CachedFrontier, Touched, change, gone, on_frontier, permit, timed_out};
 use super::reply::{leases_reply, released_reply};
-use super::{metrics, settings};
 use super::store::FrontierKeys;
 use super::waiter::Waiter;
+use super::{metrics, settings};
 
 /// Options of `NEXT`, which `RELEASE` also accepts.
 #[derive(Clone, Copy, Debug)]

@@ -21,6 +21,8 @@ const CALL: u64 = 100;
 const GROUP: u64 = 1000;
 /// Number of URLs in each timed part.
 const TIMED: u64 = 20_000;
+/// Number of leases that are timed.
+const LEASES: u64 = 5_000;
 
 /// The kind of commands that the measurement sends.
 #[derive(Clone, Copy, PartialEq)]
@@ -35,6 +37,7 @@ enum Kind {
 
 /// A server with URLs, which are numbered from 0 on.
 struct Crawl<'a> {
+    /// The kind of commands that add the first URLs.
     kind: Kind,
     server: Server,
     feeder: Feeder,
@@ -59,7 +62,7 @@ impl<'a> Crawl<'a> {
     /// Adds URLs, and marks them as done.
     fn done(&mut self, urls: std::ops::Range<u64>) {
         if self.kind != Kind::Ours {
-            return self.discover(urls);
+            return self.discover(self.kind, urls);
         }
         let mut items = Vec::new();
         for n in urls {
@@ -79,11 +82,11 @@ impl<'a> Crawl<'a> {
     }
 
     /// Discovers URLs.
-    fn discover(&mut self, urls: std::ops::Range<u64>) {
+    fn discover(&mut self, kind: Kind, urls: std::ops::Range<u64>) {
         let mut words: Vec<String> = Vec::new();
         for n in urls {
             let (chg, i) = (n / GROUP, n % GROUP);
-            match self.kind {
+            match kind {
                 Kind::Set => {
                     let digest = sha1_smol::Sha1::from(self.hosts.uri(chg, i)).digest();
                     words.push(digest.to_string());
@@ -91,9 +94,9 @@ impl<'a> Crawl<'a> {
                 _ => words.extend(self.hosts.tuple(chg, i)),
             }
             if (n + 1).is_multiple_of(CALL) {
-                let head = match self.kind {
+                let head = match kind {
                     Kind::Ours => format!("CHG.DISCOVER '' crawl URI ITEMS {CALL}"),
-                    Kind::Added => "CHG.ADDURI '' crawl".to_owned(),
+                    Kind::Added => "CHG.ADDURI '' other".to_owned(),
                     Kind::Set => "SADD dupefilter".to_owned(),
                 };
                 self.feeder.request_with(&head, &words);
@@ -104,8 +107,8 @@ impl<'a> Crawl<'a> {
     }
 
     /// Returns the microseconds of the server per URL, of the fastest of a few parts.
-    fn time(&mut self, first: u64, parts: u64, is_again: bool) -> f64 {
-        let command = match self.kind {
+    fn time(&mut self, kind: Kind, first: u64, parts: u64, is_again: bool) -> f64 {
+        let command = match kind {
             Kind::Ours => "chg.discover",
             Kind::Added => "chg.adduri",
             Kind::Set => "sadd",
@@ -114,7 +117,7 @@ impl<'a> Crawl<'a> {
         for part in 0..parts {
             let from = first + if is_again { 0 } else { part * TIMED };
             Spent::reset(&self.server);
-            self.discover(from..from + TIMED);
+            self.discover(kind, from..from + TIMED);
             let spent = Spent::since_reset(&self.server);
             fastest = fastest.min(spent.micros(&[command]) / TIMED as f64);
         }
@@ -154,7 +157,7 @@ pub fn memory(hosts: &Hosts, urls: u64) -> Findings {
     found
 }
 
-/// Measures both.
+/// Measures the memory and the times.
 pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     let urls = plan.scaled(10_000_000) / CALL * CALL;
     let mut memory = Vec::new();
@@ -171,27 +174,24 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
         let mut crawl = Crawl::start(kind, hosts);
         memory.push(footprint(&mut crawl, urls));
         for rep in 0..plan.reps as u64 {
-            let first = urls + rep * 5 * TIMED;
+            let first = urls + 2 * rep * 5 * TIMED;
             match kind {
                 Kind::Ours => {
-                    new.push(crawl.time(first, 5, false));
-                    queued.push(crawl.time(first, 5, true));
-                    done.push(crawl.time(0, 5, true));
+                    new.push(crawl.time(kind, first, 5, false));
+                    queued.push(crawl.time(kind, first, 5, true));
+                    done.push(crawl.time(kind, 0, 5, true));
+                    // URIs of an execution that does not remember its URLs.
+                    let first = first + 5 * TIMED;
+                    added.push(crawl.time(Kind::Added, first, 5, false));
+                    added_again.push(crawl.time(Kind::Added, first, 5, true));
                 }
                 _ => {
-                    set.push(crawl.time(first, 5, false));
-                    set_again.push(crawl.time(first, 5, true));
+                    set.push(crawl.time(kind, first, 5, false));
+                    set_again.push(crawl.time(kind, first, 5, true));
                 }
             }
         }
     }
-    let mut crawl = Crawl::start(Kind::Added, hosts);
-    for rep in 0..plan.reps as u64 {
-        let first = rep * 5 * TIMED;
-        added.push(crawl.time(first, 5, false));
-        added_again.push(crawl.time(first, 5, true));
-    }
-    ok!(crawl.server.wire(), "FLUSHALL");
     let micros = |micros: &Series| micros.shown(|micros| format!("{micros:.2} µs"));
     let mut found = Findings::default();
     footprints(&mut found, urls, memory[0], memory[1]);
@@ -203,6 +203,34 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
         "K1", "`DISCOVER` of 100 new URLs, per URL", "`ADDURI` of new URIs", micros(&new), micros(&added),
             new.over(&added), targets::NEW_TIME;
     }
+    let behind = plan.scaled(100_000);
+    let next = plan.repeat("K1: NEXT … EXECUTION");
+    let next: Series = next.map(|_| next_of_execution(hosts, behind)).collect();
+    table! { found;
+        "K1", format!("`NEXT … EXECUTION` behind {} due groups of others", grouped(behind)), "–",
+            micros(&next), "", next, targets::NEXT_EXECUTION;
+    }
     note!(found, "known.md"; urls = grouped(urls), set = set.median(), new = new.median());
     found
+}
+
+/// Returns the microseconds of a lease for one execution, whose groups became due after `behind`
+/// groups of another one.
+fn next_of_execution(hosts: &Hosts, behind: u64) -> f64 {
+    let server = quiet(packed_options());
+    let mut feeder = Feeder::new(&server);
+    for (execution, groups) in [("others", 0..behind), ("own", behind..behind + LEASES)] {
+        for chg in groups {
+            feeder.request_with(&format!("CHG.ADDURI '' {execution}"), &hosts.tuple(chg, 0));
+        }
+    }
+    feeder.finish();
+    Spent::reset(&server);
+    for _ in 0..LEASES {
+        feeder.line("CHG.NEXT '' EXECUTION own");
+    }
+    feeder.finish();
+    let spent = Spent::since_reset(&server);
+    assert_eq!(server.info_number("crawlspace_chg_leases"), LEASES as i64);
+    spent.micros(&["chg.next"]) / LEASES as f64
 }
