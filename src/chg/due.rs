@@ -87,12 +87,19 @@ impl<K: Store> Frontier<K> {
         now: Millis,
     ) -> Result<()> {
         let walk = self.queues.skipped.walk();
-        first.add(walk.wake_at().map(|due| due.max(now)));
         let from = walk.end_of_wait();
+        // A skipped group may have been leased or blocked since its time was noted.
+        let times = walk.times().take(MAX_LOOKED as usize + 1).cloned();
+        let times: Vec<_> = times.collect();
         let changed = walk.all_changed_in_wait().take(MAX_LOOKED as usize + 1);
         let changed: Vec<_> = changed
             .map(|place| (place.id.to_vec(), of_score(place.score)))
             .collect();
+        for (n, (due, id)) in (0..).zip(times) {
+            if !self.look_at_place(ks, (paused, now), n, (&id, due), first)? {
+                break;
+            }
+        }
         for (n, (id, score)) in (0..).zip(changed) {
             if !self.look_at_place(ks, (paused, now), n, (&id, score), first)? {
                 break;

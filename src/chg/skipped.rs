@@ -162,6 +162,11 @@ impl Walk {
         }
     }
 
+    /// Returns the times at which URIs of skipped groups become due, with the groups.
+    pub(super) fn times(&self) -> impl Iterator<Item = &(Millis, Id)> {
+        self.later.iter()
+    }
+
     /// Returns the time at which the next URI of a skipped group becomes due.
     pub(super) fn wake_at(&self) -> Option<Millis> {
         self.later.first().map(|(due, _)| *due)

@@ -184,7 +184,7 @@ proptest! {
 
 fn large_group() -> impl Strategy<Value = Op> {
     let executions = prop_oneof![Just(2_usize), 60..90_usize];
-    (0..2_usize, 1000..1300_usize, executions).prop_map(|(group, uris, executions)| Op::AddMany {
+    (0..2_usize, 300..400_usize, executions).prop_map(|(group, uris, executions)| Op::AddMany {
         group,
         uris,
         executions,
@@ -192,7 +192,7 @@ fn large_group() -> impl Strategy<Value = Op> {
 }
 
 fn long_moves() -> impl Strategy<Value = Option<Move>> {
-    let steps = prop_oneof![5 => 1..900_usize, 1 => Just(usize::MAX)];
+    let steps = prop_oneof![5 => 1..300_usize, 1 => Just(usize::MAX)];
     prop::option::weighted(
         0.6,
         (any::<bool>(), steps).prop_map(|(to_packed, steps)| Move { to_packed, steps }),
