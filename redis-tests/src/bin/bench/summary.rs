@@ -57,6 +57,9 @@ const HEADLINES: &[Headline] = headlines! {
     "chg" ["C4", "`NEXT BLOCK`, from the due time to the lease: p50 / p99 / max; p99", "a worker that polls every 50 ms, `BRPOP`"]
         "Wait from due time to lease, p50 / p99 / max", "polling every 50 ms",
         "A host is fetched from as soon as its pause is over.";
+    "chg" ["K1", "memory of a done URL, 10 000 000 of them", "`SADD` of fingerprints"]
+        "Memory per known URL", "a set of fingerprints, as with scrapy-redis",
+        "A crawl remembers 100 million URLs in 2 GB.";
     "tags" ["T1", "any of 10 000 collections, by tag: `coll:*`", "Java regex of 10 000 alternatives"]
         "Filter by 10 000 collections, time per capture", "a Java regex of 10 000 alternatives",
         "A rule by tag costs far less than a list of collections in a regex.";
@@ -66,6 +69,9 @@ const HEADLINES: &[Headline] = headlines! {
     "import" ["I1", "lines imported a second, one indexer", "plain commands one by one, one connection"]
         "CDXJ lines imported per second", "plain commands, one by one",
         "The server limits an import, not its round trips.";
+    "import" ["I4", "captures of WARC files indexed a second, one thread", "cdxj-indexer"]
+        "Captures of WARC files indexed per second", "cdxj-indexer",
+        "An archive is ready for replay sooner.";
     "federation" ["F1", "index query, local CDXJ, 1 row", "pywb, 2 workers"]
         "Index queries per second, local CDXJ", "pywb, 2 workers",
         "One process replaces several of pywb.";
