@@ -88,7 +88,7 @@ impl<K: Store> Frontier<K> {
     ) -> Result<()> {
         let walk = self.queues.skipped.walk();
         let from = walk.end_of_wait();
-        // A skipped group may have been leased or blocked since its time was noted.
+        // A skipped group may have been leased, blocked, emptied or queued again since its time was noted.
         let times = walk.times().take(MAX_LOOKED as usize + 1).cloned();
         let times: Vec<_> = times.collect();
         let changed = walk.all_changed_in_wait().take(MAX_LOOKED as usize + 1);
@@ -96,9 +96,16 @@ impl<K: Store> Frontier<K> {
             .map(|place| (place.id.to_vec(), of_score(place.score)))
             .collect();
         for (n, (due, id)) in (0..).zip(times) {
-            if !self.look_at_place(ks, (paused, now), n, (&id, due), first)? {
+            if first.is_before(due.max(now)) {
                 break;
             }
+            let loaded = self.groups.load_sound(ks, &id)?;
+            if loaded.is_none_or(|loaded| loaded.group.uris == 0) {
+                continue;
+            }
+            let waits = ks.zset_score(&self.keys.once.wait, &id)?;
+            let due = due.max(waits.map_or(0, of_score));
+            self.look_at_place(ks, (paused, now), n, (&id, due), first)?;
         }
         for (n, (id, score)) in (0..).zip(changed) {
             if !self.look_at_place(ks, (paused, now), n, (&id, score), first)? {
