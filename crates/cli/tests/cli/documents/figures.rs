@@ -50,12 +50,33 @@ const MEASURED: &[(&str, &[&str])] = &[
              | {100M|  | memory per kept URI, 10 in each group |} GB |",
             "| … a thousand in each group | {ours|  | memory per kept URI, 1000 in each group |} \
              | {100M|  | memory per kept URI, 1000 in each group |} GB |",
+            "frontier that does not store its URIs | {ours|  | memory per group, URIs kept elsewhere, packed |} \
+             | {100M|  | memory per group, URIs kept elsewhere, packed |} GB |",
+            "packed frontier keeps, alone in its group | {ours|  | memory per kept URI, 1 in each group, packed |} \
+             | {100M|  | memory per kept URI, 1 in each group, packed |} GB |",
+            "| … ten in each group, packed | {ours|  | memory per kept URI, 10 in each group, packed |} \
+             | {100M|  | memory per kept URI, 10 in each group, packed |} GB |",
+            "| … a thousand in each group, packed | {ours|  | memory per kept URI, 1000 in each group, packed |} \
+             | {100M|  | memory per kept URI, 1000 in each group, packed |} GB |",
             "| record with a tag | {ours|  | memory per tagged record |} \
              | {100M|  | memory per tagged record |} GB |",
             "adds {ours|  | append-only file per page |} bytes to the append-only file and the same to the stream to each",
             "replica ({100M|  | replication stream per page |} GB for 100 million)",
             "{ours| D4 | `LOOKUP` of 100 hashes a call, plain keys |} look-ups a second in calls of a hundred \
              ({ours| D4 | `LOOKUP` of 100 hashes a call, packed |} packed)",
+        ],
+    ),
+    (
+        "docs/guide/frontier-operating.md",
+        &[
+            "| a group whose URIs the crawler keeps | {ours|  | memory per group, URIs kept elsewhere |} B \
+             | {ours|  | memory per group, URIs kept elsewhere, packed |} B |",
+            "| a URI that is alone in its group | {ours|  | memory per kept URI, 1 in each group |} B \
+             | {ours|  | memory per kept URI, 1 in each group, packed |} B |",
+            "| a URI, ten in each group | {ours|  | memory per kept URI, 10 in each group |} B \
+             | {ours|  | memory per kept URI, 10 in each group, packed |} B |",
+            "| a URI, a thousand in each group | {ours|  | memory per kept URI, 1000 in each group |} B \
+             | {ours|  | memory per kept URI, 1000 in each group, packed |} B |",
         ],
     ),
     (
