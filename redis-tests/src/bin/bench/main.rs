@@ -129,7 +129,7 @@ const PARTS: [Part; 10] = [
         federation::measure,
     ),
     Part::new("index", "X1 X2 X3", "index-cache", index_cache::measure),
-    Part::new("packages", "P1 P2", "packages", packages::measure),
+    Part::new("packages", "P1 P2 S1", "packages", packages::measure),
     Part::scale("dedupe", "", "dedupe-scale", dedupe::scale),
     Part::scale("chg", "C6 K1", "chg-scale", chg::scale),
 ];

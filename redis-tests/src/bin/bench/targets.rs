@@ -119,5 +119,8 @@ targets! {
     COLD                 "X2" "time of a cold index against a sort"                   AtMost(3.0, "× its time");
     ONE_MORE             "X3" "speed of adding a job against a rebuild"               AtLeast(20.0);
     PYTHON               "P1" "processor time of calls against redis-py"              AtMost(1.1, "×");
+    SCRAPY               "S1" "processor time of crawlers against scrapy-redis"       AtMost(1.05, "×");
+    SCRAPY_PAGES         "S1" "pages per second against scrapy-redis"                 AtLeast(1.0);
+    SCRAPY_SERVER        "S1" "processor time of the server per page"                 AtMost(60.0, "µs");
     JAVASCRIPT           "P2" "processor time of calls against ioredis and node-redis" AtMost(1.1, "×");
 }

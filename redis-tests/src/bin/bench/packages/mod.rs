@@ -1,4 +1,5 @@
-//! P1 and P2: the packages for Python and JavaScript next to their clients.
+//! P1 and P2: the packages for Python and JavaScript next to their clients. S1: Scrapy next to
+//! scrapy-redis.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -6,7 +7,7 @@ use std::process::Command;
 use redis_tests::packages::{self, left_out, run};
 use redis_tests::{Options, Server, module_path};
 
-use crate::report::{Findings, Goal, Section, note, table};
+use crate::report::{Findings, Goal, Section, note, say, table};
 use crate::series::Series;
 use crate::{Plan, root, target, targets};
 
@@ -24,6 +25,7 @@ pub fn measure(plan: &Plan) -> Section {
                 &javascript(plan),
             )
         }),
+        ("S1", &|| scrapy(plan)),
     ]);
     note!(found, "ratios.md");
     Section {
@@ -86,6 +88,59 @@ fn javascript(plan: &Plan) -> Vec<String> {
     runs.map(|_| tool(&["build/bench.js"])).collect()
 }
 
+/// Runs `python/scrapy-crawlspace/tests/compare.py`, which repeats both crawls itself.
+fn scrapy(plan: &Plan) -> Findings {
+    let mut found = Findings::default();
+    let packages = ["scrapy", "redis", "hiredis", "scrapy-redis"];
+    let python = match packages::python(&kept("scrapy"), &packages) {
+        Ok(python) => python,
+        Err(reason) => {
+            left_out("Scrapy", &reason);
+            return found;
+        }
+    };
+    let folder = root().join("python");
+    let sources = ["crawlspace/src", "scrapy-crawlspace/src"].map(|path| folder.join(path));
+    let paths = std::env::join_paths(sources).expect("no path has a colon");
+    say("S1: Scrapy");
+    let pages = plan.scaled(4_000).to_string();
+    let output = expect(
+        Command::new(&python)
+            .arg(folder.join("scrapy-crawlspace/tests/compare.py"))
+            .args([&pages, "2", &plan.reps.to_string()])
+            .env("PYTHONPATH", paths)
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .env("CRAWLSPACE_MODULE", module_path()),
+    );
+    let figures = |name: &str| {
+        let line = output.lines().find_map(|line| line.strip_prefix(name));
+        let figures = line.and_then(compared);
+        figures.unwrap_or_else(|| panic!("compare.py prints {name}: {output}"))
+    };
+    let [cpu, their_cpu] = figures("CPU of crawlers, ms a page: ");
+    let [server, their_server] = figures("CPU of the server, us a page: ");
+    let [rate, their_rate] = figures("pages a second: ");
+    let ms = |figure: f64| format!("{figure:.2} ms");
+    let us = |figure: f64| format!("{figure:.0} µs");
+    let pages = |figure: f64| format!("{figure:.0}/s");
+    table! { found;
+        "S1", "Scrapy, 2 processes: processor time of the crawlers per page", "scrapy-redis", ms(cpu), ms(their_cpu),
+            cpu / their_cpu, targets::SCRAPY;
+        "S1", "Scrapy, 2 processes: pages per second", "scrapy-redis", pages(rate), pages(their_rate),
+            rate / their_rate, targets::SCRAPY_PAGES;
+        "S1", "Scrapy, 2 processes: processor time of the server per page", "scrapy-redis", us(server), us(their_server),
+            server, targets::SCRAPY_SERVER;
+    }
+    found
+}
+
+/// Parses the figures of a line of `compare.py`: `2.888, scrapy-redis 3.730, ratio 0.774`.
+fn compared(line: &str) -> Option<[f64; 2]> {
+    let (ours, rest) = line.split_once(", scrapy-redis ")?;
+    let (theirs, _) = rest.split_once(',')?;
+    Some([ours.parse().ok()?, theirs.parse().ok()?])
+}
+
 /// Runs a program and returns its output.
 ///
 /// # Panics
@@ -140,5 +195,7 @@ mod tests {
             "P1 | leases | redis-py | throughput × 0.90 | 1 | 1.50 × (1.25–1.75) | ≤ 1.1 × | **not met**"
         );
         assert_eq!(parsed("leases: CPU 1"), None);
+        let line = "2.888, scrapy-redis 3.730, ratio 0.774";
+        assert_eq!(compared(line), Some([2.888, 3.73]));
     }
 }
