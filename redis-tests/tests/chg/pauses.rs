@@ -2,7 +2,7 @@
 
 use crate::stage::stage;
 use crawlspace_compact::limits::chg as limits;
-use redis_tests::{Frontier, T0, TEN_YEARS, int, release, rows};
+use redis_tests::{Frontier, T0, TEN_YEARS, int, ok, release, rows};
 
 const DAY: i64 = limits::MAX_BACKOFF as i64;
 
