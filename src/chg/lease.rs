@@ -161,7 +161,7 @@ impl<K: Store> Frontier<K> {
             Some((execution, name, _)) if self.has_space(ks, &execution)? => (execution, name),
             _ => {
                 return Err(Error::Known(
-                    "PAYLOAD needs a URL that CHG.DISCOVER queued, but this lease has none; nothing was changed"
+                    "PAYLOAD needs a URL that CHG.DISCOVER queued, but this lease has none"
                         .to_owned(),
                 ));
             }

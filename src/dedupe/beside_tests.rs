@@ -839,6 +839,39 @@ fn repair_deletes_leftover_keys_of_the_module() {
 }
 
 #[test]
+fn repair_keeps_records_at_the_name_of_a_key_of_the_module() {
+    let mut world = World::new();
+    for ending in ["baseline", "added", "merging", "unstored", "deps", "seq"] {
+        let crawl = format!("zz:{ending}").into_bytes();
+        world.plain_import_records(&crawl, [1]);
+        world.ks.set_add(&b"allcrawls".to_vec(), &crawl).unwrap();
+    }
+    world.reopen();
+    let before = world.owner(1);
+    assert!(before.is_some());
+    world.repair();
+    assert_eq!(world.owner(1), before);
+    world.assert_ok();
+}
+
+#[test]
+fn sums_beyond_the_range_of_integers_are_checked() {
+    let mut world = World::new();
+    for (crawl, n) in [(&b"A"[..], "9223372036854775807"), (b"B", "1")] {
+        world.plain_import(crawl, [1], "a.wacz");
+        let counts = key(&[b"h:", crawl, b":counts"]);
+        world
+            .ks
+            .hash_set(&counts, b"totalUrls", n.as_bytes())
+            .unwrap();
+    }
+    world.reopen();
+    assert_eq!(figure(&world.repair(), "countDrift"), 1);
+    assert_eq!(world.number(b"allcounts", b"totalUrls"), i64::MAX);
+    world.assert_ok();
+}
+
+#[test]
 fn removal_after_a_purge_loses_no_hash_of_another_crawl() {
     let mut world = World::new();
     world.add(b"A", [1]);

@@ -148,7 +148,8 @@ impl Check {
             if index.crawls.state(ks, crawl)?.is_none() {
                 let counts_key = index.crawls.key(ks, crawl, CrawlKey::Counts);
                 for (name, n) in counts::all(ks, &counts_key, b"")? {
-                    *self.canceled.entry(name).or_default() += n;
+                    let sum = self.canceled.entry(name).or_default();
+                    *sum = sum.saturating_add(n);
                 }
             }
             Ok(())
@@ -307,7 +308,8 @@ impl Check {
         // counts is unknown.
         self.sums_unknown |= !adopted && index.crawls.is_uncommitted(ks, crawl)?;
         for (name, n) in committed {
-            *self.sums.entry(name).or_default() += n;
+            let sum = self.sums.entry(name).or_default();
+            *sum = sum.saturating_add(n);
         }
         // `check_counts` reports unreadable counts.
         let uncertain = uncertain_size(index, ks, crawl).unwrap_or(0);

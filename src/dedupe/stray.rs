@@ -8,7 +8,7 @@ use super::digest::Digest;
 use super::error::Result;
 use super::index::{CrawlState, Index};
 use super::job::Lent;
-use super::keys::{CrawlKey, Group, ONCE};
+use super::keys::{CrawlKey, Group, ONCE, RECORDS};
 use super::profile::Profile;
 use super::record::Record;
 use super::store::Store;
@@ -47,9 +47,17 @@ pub(super) fn stray_of<K: Store>(
     key: &[u8],
 ) -> Result<Option<(Vec<u8>, CrawlKey)>> {
     let prefix_len = index.prefix().len();
-    let Some((crawl, which)) = CrawlKey::parse(&key[prefix_len..]) else {
+    let name = &key[prefix_len..];
+    let Some((crawl, which)) = CrawlKey::parse(name) else {
         return Ok(None);
     };
+    // Plain clients can commit a crawl whose id ends like the name of another key: its records are
+    // at this key.
+    if let Some(crawl) = name.strip_prefix(RECORDS)
+        && index.crawls.state(ks, crawl)?.is_some()
+    {
+        return Ok(None);
+    }
     let is_known = index.under_way.is_removing(ks, crawl)?
         || !matches!(
             index.standing(ks, crawl)?,

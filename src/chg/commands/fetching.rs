@@ -207,7 +207,9 @@ impl Act for Release<'static> {
             let frontier = &mut cached.frontier;
             frontier.rounding = u64::from(!now.simulated);
             let released = frontier.release(keys, chg, token, &when, &fate, now.ms)?;
-            metrics::CLAMPED.add(clamped);
+            if let ReleaseReply::Released(_) = released {
+                metrics::CLAMPED.add(clamped);
+            }
             let (reply, next_after) = match (released, wanted) {
                 (ReleaseReply::Before(due, lease), Some(wanted)) => {
                     (released_reply(due, lease, wanted.is_full()), None)
