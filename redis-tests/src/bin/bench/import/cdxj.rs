@@ -85,9 +85,9 @@ pub fn measure(plan: &Plan) -> Findings {
     table! { found;
         "I4", "captures of WARC files indexed a second, one thread", "cdxj-indexer", told(one),
             told(indexer), one.over(indexer), targets::CDXJ;
-        "", "captures of WARC files indexed a second, one thread", "FastWARC and `sort`", told(one),
+        "I4", "captures of WARC files indexed a second, one thread", "FastWARC and `sort`", told(one),
             told(fastwarc), one.over(fastwarc), targets::CDXJ_FASTWARC;
-        "", "captures of WARC files indexed a second, two threads", "one thread", told(two),
+        "I4", "captures of WARC files indexed a second, two threads", "one thread", told(two),
             told(one), two.over(one), targets::CDXJ_THREADS;
         "", "largest memory of the program", "–", "", "", Series(vec![peak as f64 / 1e6]),
             Goal::Told("MB");
