@@ -72,7 +72,7 @@ pub trait Stage {
     }
 }
 
-/// The sent commands of a history, and their replies.
+/// The commands that were sent during a history, and their replies.
 #[derive(Default)]
 pub struct Log(Vec<(Vec<Vec<u8>>, String)>);
 

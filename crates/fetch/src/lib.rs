@@ -197,7 +197,7 @@ impl Net {
     /// Replaces the `s3` URL of a request with a signed URL of its store. Returns the `s3` URL.
     fn sign(&self, request: &mut Request) -> Result<Url, Error> {
         if request.method != Method::GET {
-            let why = format!("only GET is possible for {}", request.url);
+            let why = format!("only GET is supported for {}", request.url);
             return Err(Error::Request(why));
         }
         let store = self.store.as_ref();

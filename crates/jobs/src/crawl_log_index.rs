@@ -390,7 +390,7 @@ fn tell(
     if counts.nearest > 0 {
         let nearest = counts.nearest;
         draft.note(format!(
-            "job {job}: {nearest} captures have the position of a CDX row up to a second away, because no row has \
+            "job {job}: {nearest} captures have the position of a CDX row whose timestamp differs by a second, because no row has \
              the same second"
         ));
     }

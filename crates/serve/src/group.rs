@@ -46,7 +46,7 @@ pub struct Member {
 
 /// Sources that are queried in parallel.
 pub struct Group {
-    /// Members, in the order of the configuration, which breaks ties between equal rows.
+    /// Members, in the order in which the configuration lists them. Equal rows are returned in this order.
     pub members: Vec<Arc<Member>>,
 }
 

@@ -34,7 +34,7 @@ pub(crate) enum Reason {
     Indexing,
     /// The source does not support this kind of query.
     Unsupported,
-    /// The record is not at its location.
+    /// No record is at the location that the index gives.
     NotFound,
     /// The record is invalid or belongs to another capture.
     BadRecord,

@@ -24,7 +24,7 @@ use super::{Error, Location, Options, Problem, http, source};
 pub struct Manifest {
     /// The packages, in the order of the list.
     pub entries: Vec<ManifestEntry>,
-    /// True for a list, which is complete. False for a single package.
+    /// True for a list, because a list names all packages. False for a single package.
     pub is_full: bool,
 }
 

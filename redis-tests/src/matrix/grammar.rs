@@ -92,8 +92,8 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// Returns true if the word is a value of one of these arguments: names or tokens, separated by
-    /// spaces.
+    /// Returns true if the word is a value of one of these arguments. `arguments` contains names or
+    /// tokens, separated by spaces.
     pub(super) fn is_one_of(&self, arguments: &str) -> bool {
         let mut arguments = arguments.split(' ');
         let token = self.token.as_deref().unwrap_or(&self.name);

@@ -305,7 +305,7 @@ impl Listing {
             let all = packages.iter().all(is_current);
             all.then(|| packages.iter().copied().cloned().collect())
         };
-        // On first use, slow packages are read later, so that queries can search the other packages at once.
+        // The first query does not wait for slow packages, which are read in the background.
         let is_first = before.is_none() && listed.len() > 1;
         let until = is_first.then(|| Instant::now() + MAX_FIRST);
         let is_abandoned = AtomicBool::new(false);

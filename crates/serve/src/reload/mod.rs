@@ -1,7 +1,7 @@
 //! Replaces the configuration while the server runs.
 //!
-//! A request uses the [`Federation`] that is current at its start until its end; a replaced federation is dropped with
-//! its last request. An invalid configuration changes nothing.
+//! Each request keeps the [`Federation`] that was current when the request began. A replaced federation is dropped after
+//! the last request that uses it. An invalid configuration changes nothing.
 
 mod files;
 

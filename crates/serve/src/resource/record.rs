@@ -56,7 +56,7 @@ pub enum LoadError {
     /// The request must not or cannot be forwarded because of its method, URL or header.
     #[error("{0}")]
     Request(String),
-    /// The record is not at its location.
+    /// No record is at the location that the index gives.
     #[error("{0}")]
     Missing(String),
     /// Another server failed to respond properly, or requests to it are forbidden.

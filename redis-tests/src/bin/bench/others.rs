@@ -78,9 +78,9 @@ impl Others {
 pub struct Loaded {
     /// Duration of the operation in seconds.
     pub seconds: Series,
-    /// Waits of other clients before the operation, in milliseconds.
+    /// Waiting times of other clients before the operation, in milliseconds.
     idle: Vec<Series>,
-    /// Waits of other clients during the operation, in milliseconds.
+    /// Waiting times of other clients during the operation, in milliseconds.
     during: Vec<Series>,
 }
 

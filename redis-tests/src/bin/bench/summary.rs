@@ -95,7 +95,7 @@ fn markdown(pages: &[(&str, Page)]) -> String {
         let (name, page) = pages.iter().find(|(name, _)| *name == headline.page)?;
         let row = page.rows.iter().find(|row| row[..3] == headline.row);
         let row = row.unwrap_or_else(|| panic!("{name} has the row {:?}", headline.row));
-        // Remove parentheses, which contain the server's processor use and the range.
+        // Remove the CPU usage of the server and the range, which are in parentheses.
         let figure = |cell: &str| match cell.split(" (").next() {
             None | Some("") => "–".to_owned(),
             Some(figure) => figure.to_owned(),

@@ -386,7 +386,7 @@ fn approximate_and_revisit_locations_are_counted() {
     assert_eq!((count("revisits"), count("withoutOrigin")), (2, 3));
     assert_contains(
         &got.errors,
-        "job 7: 1 captures have the position of a CDX row up to a second away, because no row has the same second",
+        "job 7: 1 captures have the position of a CDX row whose timestamp differs by a second, because no row has the same second",
     );
     let text = ends(stage.get("full", "7", ""), 0).out;
     assert_contains(&text, "nearest            1  ");

@@ -293,7 +293,7 @@ fn print(index: &Index, out: Option<&Path>) -> io::Result<()> {
         (
             "nearest",
             "originNearest",
-            "have the position of a CDX row up to a second away",
+            "have the position of a CDX row whose timestamp differs by a second",
         ),
         (
             "revisits",

@@ -141,7 +141,7 @@ impl Sync {
         let done = match (&self.csv, &self.postgres) {
             (Some(file), _) => self.read_csv(file, &mut output),
             (None, Some(url)) => self.mirror(url, &mut output),
-            (None, None) => unreachable!("clap asks for one of them"),
+            (None, None) => unreachable!("clap requires one of them"),
         };
         output.end()?;
         match done {
