@@ -90,7 +90,7 @@ fn unpack(c: &mut Wire, prefix: &str) -> Option<(String, String)> {
         return None;
     };
     let line = String::from_utf8(line).expect("text");
-    let is_limit = line.contains("has a limit of done URLs");
+    let is_limit = line.contains("limits the done URLs");
     assert!(is_limit, "CHG.UNPACK replied {line:?}");
     let mut names = line.split('\'').skip(1).step_by(2).map(str::to_owned);
     Some((names.next()?, names.next()?))

@@ -34,7 +34,7 @@ pub fn move_to<K: Movable>(to: Storage, now: Millis) -> Job<K> {
                     && let Some((execution, id)) = limit.flatten()
                 {
                     return Err(Error::Known(format!(
-                        "group '{}' has a limit of done URLs of execution '{}', which plain keys cannot hold; CHG.LIMIT ... DONE 0 removes it",
+                        "group '{}' limits the done URLs of execution '{}', and plain keys cannot store this limit; CHG.LIMIT ... DONE 0 removes it",
                         Shown(&id),
                         Shown(&execution)
                     )));

@@ -79,7 +79,7 @@ impl Check {
                     }
                     self.problem(|| {
                         format!(
-                            "execution '{}': the URLs of a group with a limit are counted as {kept:?}, but {counted:?} are known",
+                            "execution '{}': {counted:?} URLs of a group with a limit are known, but the stored count is {kept:?}",
                             Shown(execution)
                         )
                     });

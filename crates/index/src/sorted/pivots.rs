@@ -21,8 +21,8 @@ static USED: AtomicUsize = AtomicUsize::new(0);
 
 /// Cache of the first lines of blocks that searches of a file have read.
 ///
-/// A search always halves the blocks at the same offsets, so that these form a binary tree. The root has the number 1,
-/// and the children of node n have the numbers 2n and 2n + 1.
+/// Every search reads the block in the middle first, then the block in the middle of one half, and so on. These blocks
+/// form a binary tree. The root has the number 1, and the children of node n have the numbers 2n and 2n + 1.
 #[derive(Debug)]
 pub(crate) struct Pivots {
     block: u64,

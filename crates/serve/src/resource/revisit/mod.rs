@@ -233,8 +233,8 @@ impl Originals<'_> {
         })
     }
 
-    /// Searches for the original at the location in the dedupe index of the collection, and in packages that are
-    /// required by the package of the revisit.
+    /// Searches for the original at the location that the dedupe index of the collection gives, and in the packages
+    /// that the package of the revisit requires.
     async fn elsewhere(
         &self,
         collection: &Arc<Collection>,

@@ -80,7 +80,7 @@ fn frontiers(plan: &Plan, hosts: &Hosts, all: u64) -> Findings {
     let (mut found, stops) = grow(plan, hosts, &[all / 100, all / 10, all], &command);
     found.chart(Chart {
         name: "scale-frontier",
-        title: "A packed frontier by the number of its groups".into(),
+        title: "Time and memory of a packed frontier by the number of its groups".into(),
         unit: "bytes a URI; µs a page",
         places: stops.iter().map(|stop| grouped(stop.groups)).collect(),
         lines: vec![

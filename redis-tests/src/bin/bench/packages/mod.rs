@@ -121,7 +121,7 @@ fn scrapy(plan: &Plan) -> Findings {
     let [server, their_server] = figures("CPU of the server, us a page: ");
     let [rate, their_rate] = figures("pages a second: ");
     let ms = |figure: f64| format!("{figure:.2} ms");
-    let us = |figure: f64| format!("{figure:.0} µs");
+    let us = |figure: f64| format!("{figure:.1} µs");
     let pages = |figure: f64| format!("{figure:.0}/s");
     table! { found;
         "S1", "Scrapy, 2 processes: processor time of the crawlers per page", "scrapy-redis", ms(cpu), ms(their_cpu),

@@ -54,7 +54,7 @@ pub(crate) struct Sync {
         help_heading = "PostgreSQL"
     )]
     query: Option<String>,
-    /// The table of collections, without --query; with its schema if necessary: archive.collection.
+    /// The table of collections, unless --query is given. May include a schema, as in archive.collection.
     #[arg(long, default_value = "collection", help_heading = "PostgreSQL")]
     table: String,
     /// Column of --table with the id of the collection, which becomes the tag coll:<id>.
