@@ -100,12 +100,16 @@ impl<K: Store> Frontier<K> {
                 break;
             }
             let loaded = self.groups.load_sound(ks, &id)?;
-            if loaded.is_none_or(|loaded| loaded.group.uris == 0) {
+            let Some(loaded) = loaded.filter(|loaded| loaded.group.uris > 0) else {
                 continue;
-            }
+            };
             let waits = ks.zset_score(&self.keys.once.wait, &id)?;
-            let due = due.max(waits.map_or(0, of_score));
-            self.look_at_place(ks, (paused, now), n, (&id, due), first)?;
+            let due = due.max(waits.map_or(0, of_score)).max(now);
+            let from = match n {
+                MAX_LOOKED => Some(due),
+                _ => self.queued_from(ks, &loaded, paused, now)?,
+            };
+            first.add(from.map(|from| from.max(due)));
         }
         for (n, (id, score)) in (0..).zip(changed) {
             if !self.look_at_place(ks, (paused, now), n, (&id, score), first)? {

@@ -51,21 +51,21 @@ pub(super) fn stray_of<K: Store>(
     let Some((crawl, which)) = CrawlKey::parse(name) else {
         return Ok(None);
     };
-    // Plain clients can commit a crawl whose id ends like the name of another key: its records are
-    // at this key.
-    if let Some(crawl) = name.strip_prefix(RECORDS)
-        && index.crawls.state(ks, crawl)?.is_some()
-    {
-        return Ok(None);
-    }
     let is_known = index.under_way.is_removing(ks, crawl)?
         || !matches!(
             index.standing(ks, crawl)?,
             None | Some(CrawlState::Unlisted)
         );
-    let is_stray =
-        !is_known && !is_of_another_index(ks, key, prefix_len) && looks_ours(ks, key, which);
-    Ok(is_stray.then(|| (crawl.to_vec(), which)))
+    if is_known || is_of_another_index(ks, key, prefix_len) || !looks_ours(ks, key, which) {
+        return Ok(None);
+    }
+    // Plain clients can commit a crawl whose id ends like the name of another key: its records are
+    // at this key.
+    let is_records = match name.strip_prefix(RECORDS) {
+        Some(crawl) => index.crawls.state(ks, crawl)?.is_some(),
+        None => false,
+    };
+    Ok((!is_records).then(|| (crawl.to_vec(), which)))
 }
 
 /// Returns true if a key may belong to an index with a longer prefix that begins with this one. For
