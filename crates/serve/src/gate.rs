@@ -1,7 +1,7 @@
 //! The gate: access control for everything that leaves a collection.
 //!
-//! The same check applies to rows, records and payloads of originals, based on the URL and timestamp of the content
-//! that is about to be sent. Only this module creates [`Seen`] and [`Released`], and responses contain nothing else.
+//! Checks rows, records and payloads of originals in the same way, by the URL and timestamp of the content that is
+//! about to be sent. Only this module creates [`Seen`] and [`Released`], and responses contain nothing else.
 //!
 //! Rules and tags are checked for the key computed from the URL and, if it differs, for the key under which the capture
 //! was found; the stricter result applies.
