@@ -1,6 +1,6 @@
 //! Adds URIs to groups: implements *Adding a uri* of the design document.
 
-use super::discover::Lookups;
+use super::discover::{Lookups, has_space};
 use super::error::{Error, Result};
 use super::frontier::Frontier;
 use super::group::Text;
@@ -8,6 +8,7 @@ use super::groups::Loaded;
 use super::keys::{COUNTED, Keys};
 use super::known::Extra;
 use super::packed::Packed;
+use super::placing::Placing;
 use super::store::Store;
 use super::time::Millis;
 use super::transition::{Event, Seen};
@@ -124,7 +125,7 @@ impl<K: Store> Frontier<K> {
             return Ok(counts);
         }
         self.evict_idle(ks, now)?;
-        if self.has_space(ks, execution)? {
+        if has_space(ks, execution)? {
             return Err(Error::Known(format!(
                 "execution '{}' remembers its URLs, but CHG.ADD does not take URLs; use CHG.DISCOVER or CHG.ADDURI",
                 Shown(execution)
@@ -145,16 +146,17 @@ impl<K: Store> Frontier<K> {
         let mut added = 0;
         for uri in uris {
             let (mut loaded, counted) = self.groups.load_counting(ks, uri.chg, &field)?;
-            self.reclaim(ks, &mut loaded, now)?;
+            self.placing().reclaim(ks, &mut loaded, now)?;
             if !spend(&mut loaded) {
                 counts.push(None);
                 continue;
             }
-            self.arrive(ks, &mut loaded, 1, uri.at, now)?;
+            self.placing().arrive(ks, &mut loaded, 1, uri.at, now)?;
             counts.push(Some(loaded.group.uris));
             let mut text = Text::new();
             push_number(&mut text, counted + 1);
-            self.save_with(ks, &loaded, Some((&field, &text)))?;
+            self.placing()
+                .save_with(ks, &loaded, Some((&field, &text)))?;
             if counted == 0 {
                 self.ledger.enlist(ks, execution, uri.chg)?;
             }
@@ -236,7 +238,7 @@ impl<K: Store> Frontier<K> {
                 continue;
             }
             let mut loaded = self.groups.load(ks, uri.chg)?;
-            self.reclaim(ks, &mut loaded, now)?;
+            self.placing().reclaim(ks, &mut loaded, now)?;
             let is_used_up = loaded.group.options.budget == Some(0);
             let (first, is_here) = if remembers && !is_known {
                 // Only plain frontiers list the groups of an execution.
@@ -294,9 +296,9 @@ impl<K: Store> Frontier<K> {
             }
             spend(&mut loaded);
             loaded.group.keeps = true;
-            self.arrive(ks, &mut loaded, 1, uri.at, now)?;
+            self.placing().arrive(ks, &mut loaded, 1, uri.at, now)?;
             all.push(Entered::New(loaded.group.uris));
-            self.save(ks, &loaded)?;
+            self.placing().save(ks, &loaded)?;
             if first {
                 self.ledger.enlist(ks, execution, uri.chg)?;
             }
@@ -306,7 +308,9 @@ impl<K: Store> Frontier<K> {
         self.ledger.tally(ks, execution, added)?;
         Ok(all)
     }
+}
 
+impl<K: Store> Placing<'_, K> {
     /// Adds URIs to a group. The first of them is due at `at`. Queues the group, or moves it
     /// forward if it is already waiting.
     pub(super) fn arrive(

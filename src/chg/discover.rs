@@ -13,7 +13,7 @@ use super::job::{Job, Lent};
 use super::known::{Extra, Known, Member, Misfit, Print, Prints, Shape, State, UNIT};
 use super::packed::Packed;
 use super::packed::known::Found;
-use super::store::Store;
+use super::store::{Store, with_packed};
 use super::time::Millis;
 use super::transition::{Event, Seen};
 use super::uris::{Op, Stock};
@@ -121,46 +121,100 @@ impl Found {
     }
 }
 
-impl<K: Store> Frontier<K> {
-    /// Calls `act` with the packed frontier.
-    ///
-    /// # Errors
-    /// `PLAIN` if the frontier is in another storage.
-    pub(super) fn with_known<T>(
-        &self,
-        ks: &mut K,
-        act: impl FnOnce(&mut Packed) -> T,
-    ) -> Result<T> {
-        let done = ks.packed(act)?;
-        done.ok_or_else(|| {
-            if ks.has_plain_writers() {
-                Error::Plain
+/// Returns true if the frontier has records of URLs.
+pub(super) fn knows_urls<K: Store>(ks: &mut K) -> Result<bool> {
+    let knows = ks.packed(|packed| !packed.spaces().is_empty())?;
+    Ok(knows.unwrap_or(false))
+}
+
+/// Returns true if an execution remembers its URLs.
+pub(super) fn has_space<K: Store>(ks: &mut K, execution: &[u8]) -> Result<bool> {
+    let has = ks.packed(|packed| packed.spaces().member(execution).is_some())?;
+    Ok(has.unwrap_or(false))
+}
+
+/// Stores the URL and the payload of a URL of an execution that is queued or leased in a group.
+pub(super) fn set_extra<K: Store>(
+    ks: &mut K,
+    chg: &[u8],
+    (execution, url): (&[u8], &[u8]),
+    extra: Extra<'_>,
+) -> Result<()> {
+    ks.packed(|packed| {
+        let here = packed.group_hash(chg);
+        packed.set_extra(execution, url, Some(here), extra);
+    })?;
+    Ok(())
+}
+
+/// Returns the record of each URL: nil or `[state, due, status, attempts, changed]`.
+///
+/// # Errors
+/// `PLAIN` if the frontier is not packed.
+pub fn known<K: Store>(ks: &mut K, execution: &[u8], urls: &[&[u8]]) -> Result<Reply> {
+    let all = with_packed(ks, |packed| {
+        let all = urls.iter().map(|url| {
+            let found = packed.find_url(execution, url, None);
+            let Some(known) = found.and_then(|found| found.known) else {
+                return Reply::Nil;
+            };
+            let due = if known.state.has_text() {
+                packed.due_of_url(execution, &known, url)
             } else {
-                Error::Moving
-            }
-        })
-    }
+                None
+            };
+            let optional = |n: Option<u64>| n.map_or(Reply::Int(-1), Reply::count);
+            Reply::Array(vec![
+                Reply::bulk(known.state.name()),
+                optional(due),
+                optional(known.status.map(u64::from)),
+                Reply::count(known.attempts.into()),
+                Reply::count(known.changed_ms()),
+            ])
+        });
+        all.collect()
+    })?;
+    Ok(Reply::Array(all))
+}
 
-    /// Checks that the frontier is packed.
-    ///
-    /// # Errors
-    /// `PLAIN` if the frontier is in plain storage or is being converted.
-    pub fn check_packed(&self, ks: &mut K) -> Result<()> {
-        self.with_known(ks, |_| ())
-    }
+/// Returns the number of URLs of an execution in each state.
+///
+/// # Errors
+/// `PLAIN` if the frontier is not packed.
+pub fn count_known<K: Store>(ks: &mut K, execution: &[u8]) -> Result<Reply> {
+    with_packed(ks, |packed| {
+        let member = packed.spaces().member(execution);
+        counts_reply(member.map_or([0; 4], |member| member.counts))
+    })
+}
 
-    /// Returns true if the frontier has records of URLs.
-    pub(super) fn knows_urls(&self, ks: &mut K) -> Result<bool> {
-        let knows = ks.packed(|packed| !packed.spaces().is_empty())?;
-        Ok(knows.unwrap_or(false))
-    }
+/// Returns the number of URLs of an execution in each state that belong to a group, if a limit needs these counts.
+///
+/// # Errors
+/// `PLAIN` if the frontier is not packed.
+pub fn counts_in_group<K: Store>(
+    ks: &mut K,
+    execution: &[u8],
+    group: &[u8],
+) -> Result<Option<Reply>> {
+    let counts = with_packed(ks, |packed| {
+        let hash = packed.group_hash(group);
+        packed.limits().counts(execution, hash)
+    })?;
+    Ok(counts.map(counts_reply))
+}
 
-    /// Returns true if an execution remembers its URLs.
-    pub(super) fn has_space(&self, ks: &mut K, execution: &[u8]) -> Result<bool> {
-        let has = ks.packed(|packed| packed.spaces().member(execution).is_some())?;
-        Ok(has.unwrap_or(false))
-    }
+/// Removes the space of an execution that knows no URL.
+fn leave_if_empty<K: Store>(ks: &mut K, execution: &[u8]) -> Result<()> {
+    with_packed(ks, |packed| {
+        let member = packed.spaces().member(execution);
+        if member.is_some_and(|member| member.counts == [0; 4]) {
+            packed.leave_space(execution);
+        }
+    })
+}
 
+impl<K: Store> Frontier<K> {
     /// Makes an execution remember its URLs.
     ///
     /// # Errors
@@ -172,7 +226,7 @@ impl<K: Store> Frontier<K> {
         asked: &Asked<'_>,
         now: Millis,
     ) -> Result<()> {
-        let is_new = self.with_known(ks, |packed| packed.spaces().member(execution).is_none())?;
+        let is_new = with_packed(ks, |packed| packed.spaces().member(execution).is_none())?;
         let queued = self.ledger.queued_of(ks, execution)?;
         if is_new && queued > 0 {
             return Err(Error::Known(format!(
@@ -180,7 +234,7 @@ impl<K: Store> Frontier<K> {
                 Shown(execution)
             )));
         }
-        let joined = self.with_known(ks, |packed| {
+        let joined = with_packed(ks, |packed| {
             let joined = packed.join_space(execution, asked.share, asked.shape(), secret());
             packed.set_clock(now);
             joined
@@ -211,7 +265,7 @@ impl<K: Store> Frontier<K> {
         items: &[Item<'_>],
         now: Millis,
     ) -> Result<Vec<Entered>> {
-        if !self.has_space(ks, execution)? {
+        if !has_space(ks, execution)? {
             if self.drops.has(ks, execution, now)? {
                 return Ok(vec![Entered::Refused; items.len()]);
             }
@@ -223,79 +277,6 @@ impl<K: Store> Frontier<K> {
             counts: false,
         };
         self.enter(ks, execution, how, items.iter().copied(), now)
-    }
-
-    /// Stores the URL and the payload of a URL of an execution that is queued or leased in a group.
-    pub(super) fn set_extra(
-        &self,
-        ks: &mut K,
-        chg: &[u8],
-        (execution, url): (&[u8], &[u8]),
-        extra: Extra<'_>,
-    ) -> Result<()> {
-        ks.packed(|packed| {
-            let here = packed.group_hash(chg);
-            packed.set_extra(execution, url, Some(here), extra);
-        })?;
-        Ok(())
-    }
-
-    /// Returns the record of each URL: nil or `[state, due, status, attempts, changed]`.
-    ///
-    /// # Errors
-    /// `PLAIN` if the frontier is not packed.
-    pub fn known(&mut self, ks: &mut K, execution: &[u8], urls: &[&[u8]]) -> Result<Reply> {
-        let all = self.with_known(ks, |packed| {
-            let all = urls.iter().map(|url| {
-                let found = packed.find_url(execution, url, None);
-                let Some(known) = found.and_then(|found| found.known) else {
-                    return Reply::Nil;
-                };
-                let due = if known.state.has_text() {
-                    packed.due_of_url(execution, &known, url)
-                } else {
-                    None
-                };
-                let optional = |n: Option<u64>| n.map_or(Reply::Int(-1), Reply::count);
-                Reply::Array(vec![
-                    Reply::bulk(known.state.name()),
-                    optional(due),
-                    optional(known.status.map(u64::from)),
-                    Reply::count(known.attempts.into()),
-                    Reply::count(known.changed_ms()),
-                ])
-            });
-            all.collect()
-        })?;
-        Ok(Reply::Array(all))
-    }
-
-    /// Returns the number of URLs of an execution in each state.
-    ///
-    /// # Errors
-    /// `PLAIN` if the frontier is not packed.
-    pub fn count_known(&mut self, ks: &mut K, execution: &[u8]) -> Result<Reply> {
-        self.with_known(ks, |packed| {
-            let member = packed.spaces().member(execution);
-            counts_reply(member.map_or([0; 4], |member| member.counts))
-        })
-    }
-
-    /// Returns the number of URLs of an execution in each state that belong to a group, if a limit needs these counts.
-    ///
-    /// # Errors
-    /// `PLAIN` if the frontier is not packed.
-    pub fn counts_in_group(
-        &mut self,
-        ks: &mut K,
-        execution: &[u8],
-        group: &[u8],
-    ) -> Result<Option<Reply>> {
-        let counts = self.with_known(ks, |packed| {
-            let hash = packed.group_hash(group);
-            packed.limits().counts(execution, hash)
-        })?;
-        Ok(counts.map(counts_reply))
     }
 
     /// Forgets URLs, and removes them from the queue; does not forget leased URLs. Returns the number of URLs
@@ -310,11 +291,11 @@ impl<K: Store> Frontier<K> {
         urls: &[&[u8]],
         now: Millis,
     ) -> Result<u64> {
-        self.with_known(ks, |_| ())?;
+        with_packed(ks, |_| ())?;
         self.evict_idle(ks, now)?;
         let mut forgotten = 0;
         for url in urls {
-            let found = self.with_known(ks, |packed| {
+            let found = with_packed(ks, |packed| {
                 let (member, _) = packed.spaces().of(execution)?;
                 let (space, number) = (member.space.clone(), member.number);
                 let found = packed.find_url(execution, url, None)?;
@@ -325,7 +306,7 @@ impl<K: Store> Frontier<K> {
             };
             match known.state {
                 State::Done | State::GivenUp => {
-                    self.with_known(ks, |packed| packed.forget_url(&space, &print))?;
+                    with_packed(ks, |packed| packed.forget_url(&space, &print))?;
                     forgotten += 1;
                 }
                 State::Queued if known.member == number => {
@@ -347,7 +328,7 @@ impl<K: Store> Frontier<K> {
         known: &Known,
         now: Millis,
     ) -> Result<bool> {
-        let found = self.with_known(ks, |packed| packed.group_of_url(execution, known, url))?;
+        let found = with_packed(ks, |packed| packed.group_of_url(execution, known, url))?;
         let Some((execution, group)) = found else {
             return Ok(false);
         };
@@ -381,24 +362,14 @@ impl<K: Store> Frontier<K> {
     ) -> Result<()> {
         let key = self.groups.uris_of(ks, &loaded);
         ks.change_uris(&key, op)?;
-        self.clear_ended(ks, &loaded)?;
+        self.groups.clear_ended(ks, &loaded)?;
         self.ledger
             .delist_if_done(ks, &self.groups, &loaded, execution)?;
         self.ledger.tally(ks, execution, -1)?;
         let mut seen = Seen::at(now, Stock::default());
-        seen.away = self.away_without(ks, &loaded, &[])?;
+        seen.away = self.groups.away_without(ks, &loaded, &[])?;
         let step = loaded.group.on(Event::Dropped { uris: 1 }, &seen);
-        self.apply(ks, &mut loaded, &step, now)
-    }
-
-    /// Removes the space of an execution that knows no URL.
-    fn leave_if_empty(&mut self, ks: &mut K, execution: &[u8]) -> Result<()> {
-        self.with_known(ks, |packed| {
-            let member = packed.spaces().member(execution);
-            if member.is_some_and(|member| member.counts == [0; 4]) {
-                packed.leave_space(execution);
-            }
-        })
+        self.placing().apply(ks, &mut loaded, &step, now)
     }
 }
 
@@ -409,9 +380,9 @@ async fn each_url<K: Store>(
     each: &mut dyn FnMut(&mut Packed, &Print, Known),
 ) -> Result<()> {
     let mut from = Some(0);
-    lent.slices(|frontier, ks, time| {
+    lent.slices(|_, ks, time| {
         while let Some(at) = from {
-            from = frontier.with_known(ks, |packed| {
+            from = with_packed(ks, |packed| {
                 let (urls, next) = packed.spaces().space(space)?.page(at);
                 for (print, known) in &urls {
                     each(packed, print, *known);
@@ -433,8 +404,8 @@ fn member_and_hash<K: Store>(
     execution: &[u8],
     group: Option<&[u8]>,
 ) -> Result<Option<(Member, Option<u32>)>> {
-    lent.with(|frontier, ks| {
-        frontier.with_known(ks, |packed| {
+    lent.with(|_, ks| {
+        with_packed(ks, |packed| {
             let member = packed.spaces().member(execution)?;
             let hash = group.map(|group| packed.group_hash(group));
             Some((member.clone(), hash))
@@ -469,7 +440,7 @@ pub fn forget_selected<K: Store>(execution: &[u8], selection: &Selection<'_>) ->
         })
         .await?;
         if all {
-            lent.with(|frontier, ks| frontier.leave_if_empty(ks, &execution))?;
+            lent.with(|_, ks| leave_if_empty(ks, &execution))?;
         }
         Ok(Reply::count(forgotten))
     })

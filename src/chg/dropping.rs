@@ -131,7 +131,7 @@ impl<K: Store> Frontier<K> {
         let Some(mut loaded) = self.groups.load_sound(ks, id)? else {
             return Ok((0, false));
         };
-        self.reclaim(ks, &mut loaded, now)?;
+        self.placing().reclaim(ks, &mut loaded, now)?;
         let key = self.keys.uris_key(ks, id);
         let counted = self.ledger.counted(ks, &loaded.key, execution)?;
         if aborts {
@@ -154,7 +154,7 @@ impl<K: Store> Frontier<K> {
             },
             _ => 0,
         };
-        self.clear_ended(ks, &loaded)?;
+        self.groups.clear_ended(ks, &loaded)?;
         let gone = (kept + counted).min(loaded.group.uris);
         let more = has.unwrap_or(0) > kept;
         if !more {
@@ -167,9 +167,9 @@ impl<K: Store> Frontier<K> {
             .count(ks, &loaded.key, execution, -(counted as i64))?;
         self.ledger.tally(ks, execution, -(gone as i64))?;
         let mut seen = Seen::at(now, Stock::default());
-        seen.away = self.away_without(ks, &loaded, &[])?;
+        seen.away = self.groups.away_without(ks, &loaded, &[])?;
         let step = loaded.group.on(Event::Dropped { uris: gone }, &seen);
-        self.apply(ks, &mut loaded, &step, now)?;
+        self.placing().apply(ks, &mut loaded, &step, now)?;
         Ok((gone, more))
     }
 }

@@ -1,15 +1,19 @@
 //! Computes the time at which the next group may be leased, so that a crawler knows how long it can
 //! wait.
 
+use std::rc::Rc;
+
 use crawlspace_host::keyspace::Batch;
 
 use super::error::Result;
 use super::frontier::Frontier;
 use super::groups::Loaded;
-use super::keys::GATED;
+use super::keys::{GATED, Keys};
 use super::pauses::Paused;
+use super::queues::Queues;
 use super::store::Store;
 use super::time::{Millis, of_score};
+use super::verdict::Judge;
 
 /// Maximum number of groups of a queue, and of an execution, that are examined.
 const MAX_LOOKED: u64 = 64;
@@ -32,31 +36,19 @@ impl Earliest {
     }
 }
 
-impl<K: Store> Frontier<K> {
-    /// Returns the earliest time at which a group may be leased, `now` or later; `None` if nothing is queued, or everything
-    /// is blocked or paused. If many groups at the head of a queue are held back, returns an earlier time.
-    pub(super) fn next_due(&mut self, ks: &mut K, now: Millis) -> Result<Option<Millis>> {
-        self.note_limits(ks)?;
-        let paused = self.pauses.read(ks)?;
-        if paused.all {
-            return Ok(None);
-        }
-        let mut first = Earliest::default();
-        self.look_at_ready(ks, &paused, &mut first, now)?;
-        self.look_at_waiting(ks, &paused, &mut first, now)?;
-        self.look_at_busy(ks, &paused, &mut first, now)?;
-        let later = self.first_later(ks)?;
-        first.add(later.map(|deadline| deadline.max(now)));
-        Ok(first.0)
-    }
+/// The search for the time at which the next group may be leased.
+struct Forecast<'a, K: Store> {
+    keys: &'a Keys<K>,
+    queues: &'a mut Queues<K>,
+    judge: Judge<'a, K>,
+    paused: Rc<Paused>,
+    now: Millis,
+    /// Earliest time found so far.
+    first: Earliest,
+}
 
-    fn look_at_ready(
-        &mut self,
-        ks: &mut K,
-        paused: &Paused,
-        first: &mut Earliest,
-        now: Millis,
-    ) -> Result<()> {
+impl<K: Store> Forecast<'_, K> {
+    fn look_at_ready(&mut self, ks: &mut K) -> Result<()> {
         let len = ks.list_len(&self.keys.once.ready)?;
         let walk = self.queues.skipped.walk();
         let most = MAX_LOOKED as usize;
@@ -66,26 +58,20 @@ impl<K: Store> Frontier<K> {
             .take(most + 1)
             .collect();
         for &at in places.iter().take(most) {
-            if first.is_before(now) {
+            if self.first.is_before(self.now) {
                 return Ok(());
             }
             let id = ks.list_get(&self.keys.once.ready, at)?;
             let Some(id) = id else { continue };
-            if let Some(loaded) = self.groups.load_sound(ks, id.as_ref())? {
-                first.add(self.queued_from(ks, &loaded, paused, now)?);
+            if let Some(loaded) = self.judge.groups.load_sound(ks, id.as_ref())? {
+                self.first.add(self.queued_from(ks, &loaded)?);
             }
         }
-        first.add((places.len() > most).then_some(now));
+        self.first.add((places.len() > most).then_some(self.now));
         Ok(())
     }
 
-    fn look_at_waiting(
-        &mut self,
-        ks: &mut K,
-        paused: &Paused,
-        first: &mut Earliest,
-        now: Millis,
-    ) -> Result<()> {
+    fn look_at_waiting(&mut self, ks: &mut K) -> Result<()> {
         let walk = self.queues.skipped.walk();
         let from = walk.end_of_wait();
         // A skipped group may have been leased, blocked, emptied or queued again since its time was noted.
@@ -96,23 +82,23 @@ impl<K: Store> Frontier<K> {
             .map(|place| (place.id.to_vec(), of_score(place.score)))
             .collect();
         for (n, (due, id)) in (0..).zip(times) {
-            if first.is_before(due.max(now)) {
+            if self.first.is_before(due.max(self.now)) {
                 break;
             }
-            let loaded = self.groups.load_sound(ks, &id)?;
+            let loaded = self.judge.groups.load_sound(ks, &id)?;
             let Some(loaded) = loaded.filter(|loaded| loaded.group.uris > 0) else {
                 continue;
             };
             let waits = ks.zset_score(&self.keys.once.wait, &id)?;
-            let due = due.max(waits.map_or(0, of_score)).max(now);
+            let due = due.max(waits.map_or(0, of_score)).max(self.now);
             let from = match n {
                 MAX_LOOKED => Some(due),
-                _ => self.queued_from(ks, &loaded, paused, now)?,
+                _ => self.queued_from(ks, &loaded)?,
             };
-            first.add(from.map(|from| from.max(due)));
+            self.first.add(from.map(|from| from.max(due)));
         }
         for (n, (id, score)) in (0..).zip(changed) {
-            if !self.look_at_place(ks, (paused, now), n, (&id, score), first)? {
+            if !self.look_at_place(ks, n, (&id, score))? {
                 break;
             }
         }
@@ -120,7 +106,7 @@ impl<K: Store> Frontier<K> {
             let next = ks.zset_at(&self.keys.once.wait, from + n)?;
             let Some((id, score)) = next else { break };
             let place = (id.as_ref(), of_score(score));
-            if !self.look_at_place(ks, (paused, now), n, place, first)? {
+            if !self.look_at_place(ks, n, place)? {
                 break;
             }
         }
@@ -128,38 +114,25 @@ impl<K: Store> Frontier<K> {
     }
 
     /// Examines a group of `chg_wait`. Returns false if the groups after it need not be examined.
-    fn look_at_place(
-        &mut self,
-        ks: &mut K,
-        (paused, now): (&Paused, Millis),
-        n: u64,
-        (id, score): (&[u8], Millis),
-        first: &mut Earliest,
-    ) -> Result<bool> {
-        let score = score.max(now);
-        if first.is_before(score) {
+    fn look_at_place(&mut self, ks: &mut K, n: u64, (id, score): (&[u8], Millis)) -> Result<bool> {
+        let score = score.max(self.now);
+        if self.first.is_before(score) {
             return Ok(false);
         }
         if n == MAX_LOOKED {
-            first.add(Some(score));
+            self.first.add(Some(score));
             return Ok(false);
         }
-        if let Some(loaded) = self.groups.load_sound(ks, id)? {
-            let from = self.queued_from(ks, &loaded, paused, now)?;
-            first.add(from.map(|from| from.max(score)));
+        if let Some(loaded) = self.judge.groups.load_sound(ks, id)? {
+            let from = self.queued_from(ks, &loaded)?;
+            self.first.add(from.map(|from| from.max(score)));
         }
         Ok(true)
     }
 
     /// Returns the time from which a queued group, or a group behind it at a shared gate, can be leased.
-    fn queued_from(
-        &mut self,
-        ks: &mut K,
-        loaded: &Loaded<K>,
-        paused: &Paused,
-        now: Millis,
-    ) -> Result<Option<Millis>> {
-        let (from, _) = (self.judge()).leasable_from(ks, loaded, paused, None, now)?;
+    fn queued_from(&self, ks: &mut K, loaded: &Loaded<K>) -> Result<Option<Millis>> {
+        let (from, _) = (self.judge).leasable_from(ks, loaded, &self.paused, None, self.now)?;
         let gate = &loaded.group.options.gate;
         if gate.is_empty() {
             return Ok(from);
@@ -169,33 +142,59 @@ impl<K: Store> Frontier<K> {
             return Ok(from);
         }
         // If this group is held back, a search makes the next group the representative of the gate.
-        Ok(Some(self.gates.closed_until(ks, gate)?.max(now)))
+        Ok(Some(self.judge.gates.closed_until(ks, gate)?.max(self.now)))
     }
 
-    fn look_at_busy(
-        &mut self,
-        ks: &mut K,
-        paused: &Paused,
-        first: &mut Earliest,
-        now: Millis,
-    ) -> Result<()> {
+    fn look_at_busy(&mut self, ks: &mut K) -> Result<()> {
         for rank in 0..=MAX_LOOKED {
             let next = ks.zset_at(&self.keys.once.busy, rank)?;
             let Some((id, deadline)) = next else { break };
-            let deadline = of_score(deadline).max(now);
-            if first.is_before(deadline) {
+            let deadline = of_score(deadline).max(self.now);
+            if self.first.is_before(deadline) {
                 break;
             }
             if rank == MAX_LOOKED {
-                first.add(Some(deadline));
+                self.first.add(Some(deadline));
                 break;
             }
-            if let Some(loaded) = self.groups.load_sound(ks, id.as_ref())? {
-                let (_, after) = (self.judge()).leasable_from(ks, &loaded, paused, None, now)?;
-                first.add(after.map(|after| after.max(deadline)));
+            if let Some(loaded) = self.judge.groups.load_sound(ks, id.as_ref())? {
+                let (_, after) =
+                    (self.judge).leasable_from(ks, &loaded, &self.paused, None, self.now)?;
+                self.first.add(after.map(|after| after.max(deadline)));
             }
         }
         Ok(())
+    }
+}
+
+impl<K: Store> Frontier<K> {
+    /// Returns the earliest time at which a group may be leased, `now` or later; `None` if nothing is queued, or everything
+    /// is blocked or paused. If many groups at the head of a queue are held back, returns an earlier time.
+    pub(super) fn next_due(&mut self, ks: &mut K, now: Millis) -> Result<Option<Millis>> {
+        self.note_limits(ks)?;
+        let paused = self.pauses.read(ks)?;
+        if paused.all {
+            return Ok(None);
+        }
+        let mut forecast = Forecast {
+            keys: &self.keys,
+            queues: &mut self.queues,
+            judge: Judge {
+                groups: &self.groups,
+                gates: &self.gates,
+                ledger: &self.ledger,
+            },
+            paused,
+            now,
+            first: Earliest::default(),
+        };
+        forecast.look_at_ready(ks)?;
+        forecast.look_at_waiting(ks)?;
+        forecast.look_at_busy(ks)?;
+        let mut first = forecast.first;
+        let later = self.later.first_deadline(ks)?;
+        first.add(later.map(|deadline| deadline.max(now)));
+        Ok(first.0)
     }
 
     /// Returns the earliest time at which a URI of an execution may be leased, or an earlier time. If the
@@ -240,7 +239,7 @@ impl<K: Store> Frontier<K> {
             first.add(busy.and_then(|at| Some(after?.max(of_score(at)))));
         }
         // A lease that has freed its host may have URIs of the execution.
-        let later = self.first_later(ks)?;
+        let later = self.later.first_deadline(ks)?;
         first.add(later.map(|deadline| deadline.max(now)));
         Ok(first.0)
     }

@@ -40,7 +40,7 @@ impl<K: Store> Frontier<K> {
             }
         }
         let mut seen = Seen::at(now, self.groups.stock(ks, loaded)?);
-        seen.away = self.away_without(ks, loaded, &over)?;
+        seen.away = self.groups.away_without(ks, loaded, &over)?;
         let step = (loaded.group).on(Event::Expired { given_up, counted }, &seen);
         let ended = loaded.group.expired - (times - over.len() as u64);
         self.figures.expired += ended;

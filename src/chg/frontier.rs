@@ -7,16 +7,17 @@ pub use crawlspace_compact::limits::chg::ATTEMPTS;
 use std::rc::Rc;
 
 use super::dropped::Drops;
-use super::error::Result;
 use super::figures::Figures;
 use super::first::First;
 use super::gates::Gates;
-use super::groups::{Groups, Loaded};
+use super::groups::Groups;
 use super::keys::Keys;
+use super::later::Later;
 use super::ledger::Ledger;
 use super::outcome::Outcomes;
 use super::past::Past;
 use super::pauses::Pauses;
+use super::placing::Placing;
 use super::queues::Queues;
 use super::reports::Reports;
 use super::store::Store;
@@ -40,6 +41,7 @@ pub struct Frontier<K: Store> {
     pub(super) ledger: Ledger<K>,
     pub(super) past: Past<K>,
     pub(super) gates: Gates<K>,
+    pub(super) later: Later<K>,
     pub(super) reports: Reports<K>,
     pub(super) pauses: Pauses<K>,
     pub(super) drops: Drops<K>,
@@ -63,6 +65,7 @@ impl<K: Store> Frontier<K> {
             ledger: Ledger::new(keys.clone()),
             past: Past::new(keys.clone()),
             gates: Gates::new(keys.clone()),
+            later: Later::new(keys.clone()),
             reports: Reports::new(keys.clone()),
             pauses: Pauses::new(keys.once.paused.clone()),
             drops: Drops::new(keys.once.dropped.clone()),
@@ -108,64 +111,17 @@ impl<K: Store> Frontier<K> {
         }
     }
 
-    /// Writes the changed fields of a group.
-    pub(super) fn save(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<()> {
-        self.save_with(ks, loaded, None)
-    }
-
-    /// Writes the changed fields of a group, and one additional field.
-    pub(super) fn save_with(
-        &mut self,
-        ks: &mut K,
-        loaded: &Loaded<K>,
-        more: Option<(&K::Name, &[u8])>,
-    ) -> Result<()> {
-        self.ledger
-            .audits
-            .before(&loaded.id, || loaded.stored_count());
-        self.ledger.count_missing(ks, &self.groups, loaded)?;
-        self.queues.note_change(ks, &loaded.id)?;
-        self.groups.write(ks, loaded, more)
-    }
-
-    /// Defers the write of a group until the next lease is known or the group is read.
-    pub(super) fn save_later(&mut self, ks: &mut K, loaded: Box<Loaded<K>>) -> Result<()> {
-        self.groups.write_back(ks, None)?;
-        self.ledger
-            .audits
-            .before(&loaded.id, || loaded.stored_count());
-        self.ledger.count_missing(ks, &self.groups, &loaded)?;
-        self.queues.note_change(ks, &loaded.id)?;
-        self.groups.keep_unsaved(loaded);
-        Ok(())
-    }
-
-    /// Deletes the hash of a group, except for its options, and stores its last release.
-    pub(super) fn delete_group(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<()> {
-        if let Some(last) = loaded.group.last {
-            self.past.keep_last(ks, loaded, last)?;
+    /// Returns the parts of the frontier that change when a group moves.
+    pub(super) fn placing(&mut self) -> Placing<'_, K> {
+        Placing {
+            keys: &self.keys,
+            groups: &mut self.groups,
+            queues: &mut self.queues,
+            ledger: &mut self.ledger,
+            past: &mut self.past,
+            gates: &self.gates,
+            first_idle: &mut self.first_idle,
         }
-        self.ledger
-            .audits
-            .before(&loaded.id, || loaded.stored_count());
-        if loaded.group.options == Default::default() {
-            ks.delete(&loaded.key)?;
-            return Ok(());
-        }
-        if ks.reset_group(&loaded.key)? {
-            return Ok(());
-        }
-        let names = &self.keys.fields;
-        for field in [
-            &names.due,
-            &names.count,
-            &names.state,
-            &names.leases,
-            &names.next,
-        ] {
-            ks.hash_del(&loaded.key, field.as_ref())?;
-        }
-        Ok(())
     }
 
     /// Returns true if a job depends on cached state: executions that are being dropped or paused,

@@ -13,10 +13,10 @@
 //! `chg_gated:<name>`. Therefore opening the gate moves only one group, not thousands.
 
 use super::error::Result;
-use super::frontier::Frontier;
 use super::gates::{FIRST, LEASED, OPENS, PAUSES, put_number};
 use super::groups::Loaded;
 use super::keys::{GATE, GATED};
+use super::placing::Placing;
 use super::store::{Store, field_number};
 use super::time::Millis;
 
@@ -30,7 +30,7 @@ const LOOKED_AT: usize = 1000;
 /// the gate.
 const MAX_SEARCHED: u64 = 1000;
 
-impl<K: Store> Frontier<K> {
+impl<K: Store> Placing<'_, K> {
     /// Updates a gate after the leases of one of its groups changed: stores the last deadline of
     /// the group, if it is leased, and the end of its pause. The gate stays closed while one of its
     /// groups is leased or pauses. Meanwhile, the representative waits in `chg_wait` for all due
@@ -242,6 +242,7 @@ impl<K: Store> Frontier<K> {
 #[cfg(test)]
 mod tests {
     use super::super::add::Queued;
+    use super::super::frontier::Frontier;
     use super::super::hold::Limits;
     use super::super::lease::{Fate, ReleaseReply, When};
     use super::super::next::Ask;

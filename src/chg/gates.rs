@@ -7,6 +7,7 @@ use crawlspace_host::text::{parse_unsigned, push_number};
 
 use super::error::Result;
 use super::group::Text;
+use super::groups::Loaded;
 use super::keys::{GATE, Keys};
 use super::store::{Store, field_number};
 use super::time::Millis;
@@ -33,6 +34,14 @@ impl<K: Store> Gates<K> {
     pub(super) fn closed_until(&self, ks: &mut K, gate: &[u8]) -> Result<Millis> {
         let key = self.keys.key(ks, GATE, gate);
         Ok(field_number(ks, &key, OPENS)?)
+    }
+
+    /// Returns the time at which the shared gate of a group opens; 0 if there is none.
+    pub(super) fn opens(&self, ks: &mut K, loaded: &Loaded<K>) -> Result<Millis> {
+        match &loaded.group.options.gate[..] {
+            [] => Ok(0),
+            gate => self.closed_until(ks, gate),
+        }
     }
 
     /// Returns the group that represents the gate in `chg_wait`, if it is still in `chg_wait`.

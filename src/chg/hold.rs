@@ -5,8 +5,6 @@ use crawlspace_host::reply::Reply;
 use super::error::{Error, Result};
 use super::frontier::Frontier;
 pub use super::group::Limits;
-use super::group::Options;
-use super::groups::Loaded;
 use super::job::{Job, Lent};
 use super::pauses::Paused;
 use super::store::Store;
@@ -78,10 +76,10 @@ impl<K: Store> Frontier<K> {
     /// `NOCHG` if the group is unknown.
     pub fn block(&mut self, ks: &mut K, id: &[u8], until: Millis, now: Millis) -> Result<()> {
         let mut loaded = self.groups.known(ks, id)?;
-        self.reclaim(ks, &mut loaded, now)?;
+        self.placing().reclaim(ks, &mut loaded, now)?;
         let seen = Seen::at(now, self.groups.stock(ks, &loaded)?);
         let step = loaded.group.on(Event::Blocked { until }, &seen);
-        self.apply(ks, &mut loaded, &step, now)
+        self.placing().apply(ks, &mut loaded, &step, now)
     }
 
     /// Pauses or resumes a group.
@@ -90,9 +88,9 @@ impl<K: Store> Frontier<K> {
     /// `NOCHG` if the group is unknown.
     pub fn pause_group(&mut self, ks: &mut K, id: &[u8], pause: bool, now: Millis) -> Result<()> {
         let mut loaded = self.groups.known(ks, id)?;
-        self.reclaim(ks, &mut loaded, now)?;
+        self.placing().reclaim(ks, &mut loaded, now)?;
         loaded.group.options.paused = pause;
-        self.save(ks, &loaded)
+        self.placing().save(ks, &loaded)
     }
 
     /// Sets limits of a group. The group may be unknown to the frontier.
@@ -101,11 +99,11 @@ impl<K: Store> Frontier<K> {
     /// `WRONGTYPE` if a key holds another type; any server error.
     pub fn limit(&mut self, ks: &mut K, id: &[u8], limits: &Limits, now: Millis) -> Result<()> {
         let mut loaded = self.groups.load(ks, id)?;
-        self.reclaim(ks, &mut loaded, now)?;
+        self.placing().reclaim(ks, &mut loaded, now)?;
         let seen = Seen::at(now, self.groups.stock(ks, &loaded)?);
         let step = loaded.group.on(Event::Limited(limits), &seen);
-        self.place(ks, &mut loaded, &step, now)?;
-        self.save_options(ks, &loaded)
+        self.placing().place(ks, &mut loaded, &step, now)?;
+        self.placing().save_options(ks, &loaded)
     }
 
     /// Puts groups behind one gate; an empty name removes them from their gate. The groups
@@ -116,17 +114,17 @@ impl<K: Store> Frontier<K> {
     pub fn group(&mut self, ks: &mut K, gate: &[u8], ids: &[&[u8]], now: Millis) -> Result<()> {
         for id in ids {
             let mut loaded = self.groups.load(ks, id)?;
-            self.reclaim(ks, &mut loaded, now)?;
+            self.placing().reclaim(ks, &mut loaded, now)?;
             if loaded.group.options.gate == gate {
                 continue;
             }
             let before = self.gates.closed_until(ks, &loaded.group.options.gate)?;
-            let stood_behind = self.leave_gate(ks, &mut loaded)?;
+            let stood_behind = self.placing().leave_gate(ks, &mut loaded)?;
             let old = std::mem::replace(&mut loaded.group.options.gate, gate.to_vec());
             if !old.is_empty() && !loaded.group.holds.is_empty() {
                 // The leases of the group kept the old gate closed. Remove these leases from the
                 // old gate.
-                self.update_gate(ks, &old, &mut loaded, now)?;
+                self.placing().update_gate(ks, &old, &mut loaded, now)?;
             }
             let due = self.groups.due_of(ks, &loaded)?.max(now);
             let placement = if stood_behind && loaded.group.is_runnable() {
@@ -136,33 +134,16 @@ impl<K: Store> Frontier<K> {
             } else {
                 Placement::Stay
             };
-            self.place(ks, &mut loaded, &Step::to(placement), now)?;
-            self.save_options(ks, &loaded)?;
+            self.placing()
+                .place(ks, &mut loaded, &Step::to(placement), now)?;
+            self.placing().save_options(ks, &loaded)?;
             // The leases or the pause of the group also close the new gate.
             let closes = !loaded.group.holds.is_empty() || loaded.group.gate > now;
             if closes && !gate.is_empty() {
                 let pause = loaded.group.gate.max(now);
-                self.update_gate(ks, gate, &mut loaded, pause)?;
+                self.placing().update_gate(ks, gate, &mut loaded, pause)?;
             }
         }
         Ok(())
-    }
-
-    /// Saves a group that may have only options. Such a group gets no due time, so that a plain
-    /// client that queues its first URI sees that the group is new.
-    fn save_options(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<()> {
-        if loaded.group.ours || !loaded.group.is_idle() || loaded.group.due != 0 {
-            return self.save(ks, loaded);
-        }
-        if ks.put_options(&loaded.key, &loaded.group.options)? {
-            return self.queues.note_change(ks, &loaded.id);
-        }
-        let field = self.keys.fields.options.clone();
-        if loaded.group.options == Options::default() {
-            ks.hash_del(&loaded.key, field.as_ref())?;
-        } else {
-            ks.hash_set_many(&loaded.key, &[(&field, &loaded.group.options.write())])?;
-        }
-        self.queues.note_change(ks, &loaded.id)
     }
 }

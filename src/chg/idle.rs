@@ -5,13 +5,14 @@
 use super::error::Result;
 use super::frontier::Frontier;
 use super::groups::Loaded;
+use super::placing::Placing;
 use super::store::Store;
 use super::time::Millis;
 
 /// Maximum number of idle groups that one command deletes in addition to its own work.
 const MAX_EVICTED: usize = 4;
 
-impl<K: Store> Frontier<K> {
+impl<K: Store> Placing<'_, K> {
     /// Makes a group idle if it has no queued URIs and no leases.
     pub(super) fn retire_if_idle(
         &mut self,
@@ -46,6 +47,17 @@ impl<K: Store> Frontier<K> {
         Ok(true)
     }
 
+    fn requeue(&mut self, ks: &mut K, loaded: &mut Loaded<K>) -> Result<()> {
+        if ks.zset_score(&self.keys.once.wait, &loaded.id)?.is_some() {
+            return Ok(());
+        }
+        loaded.group.due = loaded.group.closed_until();
+        self.queues.wait(ks, &loaded.id, loaded.group.due as f64)?;
+        self.save(ks, loaded)
+    }
+}
+
+impl<K: Store> Frontier<K> {
     /// Returns the time when the first idle group is to be deleted.
     pub(super) fn next_idle(&mut self, ks: &mut K) -> Result<Option<Millis>> {
         self.first_idle.at(ks, &self.keys.once.idle)
@@ -66,9 +78,9 @@ impl<K: Store> Frontier<K> {
             let mut loaded = self.groups.load(ks, id.as_ref())?;
             ks.zset_del(&self.keys.once.idle, id.as_ref())?;
             if loaded.group.is_idle() {
-                self.delete_group(ks, &loaded)?;
+                self.placing().delete_group(ks, &loaded)?;
             } else if loaded.group.is_runnable() {
-                self.requeue(ks, &mut loaded)?;
+                self.placing().requeue(ks, &mut loaded)?;
             }
         }
         Ok(())
@@ -84,21 +96,28 @@ impl<K: Store> Frontier<K> {
         let busy = ks.zset_score(&self.keys.once.busy, id)?.is_some();
         if loaded.missing.get() > 0 && !busy {
             self.first_idle.invalidate();
-            return self.reclaim(ks, &mut loaded, now);
+            return self.placing().reclaim(ks, &mut loaded, now);
         }
         if loaded.group.is_runnable() && ks.zset_del(&self.keys.once.idle, id)? {
             self.first_idle.invalidate();
-            self.requeue(ks, &mut loaded)?;
+            self.placing().requeue(ks, &mut loaded)?;
         }
         Ok(())
     }
 
-    fn requeue(&mut self, ks: &mut K, loaded: &mut Loaded<K>) -> Result<()> {
-        if ks.zset_score(&self.keys.once.wait, &loaded.id)?.is_some() {
-            return Ok(());
+    /// Returns the time for the alarm: the earliest time at which a lease may be granted or a group
+    /// must be deleted.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` if a key holds another type; any server error.
+    pub fn wake_at(&mut self, ks: &mut K, now: Millis) -> Result<Option<Millis>> {
+        let idle = self.next_idle(ks)?;
+        let later = self.later.first_deadline(ks)?;
+        let idle = [idle, later].into_iter().flatten().min();
+        if self.pauses.read(ks)?.all {
+            return Ok(idle);
         }
-        loaded.group.due = loaded.group.closed_until();
-        self.queues.wait(ks, &loaded.id, loaded.group.due as f64)?;
-        self.save(ks, loaded)
+        let search = self.queues.wake_at(ks, now)?;
+        Ok([idle, search].into_iter().flatten().min())
     }
 }

@@ -5,15 +5,16 @@
 //! then, so that `CHG.DONE` can be sent again.
 
 use std::collections::{BTreeMap, HashSet};
+use std::rc::Rc;
 
 use super::Token;
 use super::error::{Error, Result};
 use super::frontier::Frontier;
 use super::group::Id;
-use super::groups::Loaded;
+use super::groups::{Groups, Loaded};
 use super::keys::Keys;
 use super::outcome::other_execution;
-use super::store::Store;
+use super::store::{Store, check_packed};
 use super::time::{Millis, of_score};
 use super::transition::{Event, Seen};
 use super::uris::{Changed, End, Op};
@@ -34,29 +35,31 @@ pub(super) fn parts(member: &[u8]) -> Option<(Token, &[u8])> {
     Some((Token::from_be_bytes(*token), chg))
 }
 
-/// Returns the second deadline of a lease whose group was freed, even if it has passed.
-pub(super) fn later_of<K: Store>(
-    keys: &Keys<K>,
-    ks: &mut K,
-    chg: &[u8],
-    token: Token,
-) -> Result<Option<Millis>> {
-    if ks.packed(|packed| packed.has_later())? != Some(true) {
-        return Ok(None);
-    }
-    let score = ks.zset_score(&keys.once.later, &member(token, chg))?;
-    Ok(score.map(of_score))
+/// The sorted set `chg_later`.
+pub(super) struct Later<K: Store> {
+    keys: Rc<Keys<K>>,
 }
 
-impl<K: Store> Frontier<K> {
+impl<K: Store> Later<K> {
+    pub(super) fn new(keys: Rc<Keys<K>>) -> Later<K> {
+        Later { keys }
+    }
+
+    fn is_empty(ks: &mut K) -> Result<bool> {
+        Ok(ks.packed(|packed| packed.has_later())? != Some(true))
+    }
+
+    /// Returns the second deadline of a lease whose group was freed, even if it has passed.
+    pub(super) fn of(&self, ks: &mut K, chg: &[u8], token: Token) -> Result<Option<Millis>> {
+        if Self::is_empty(ks)? {
+            return Ok(None);
+        }
+        let score = ks.zset_score(&self.keys.once.later, &member(token, chg))?;
+        Ok(score.map(of_score))
+    }
+
     /// Sets the second deadline of a lease.
-    pub(super) fn set_later(
-        &self,
-        ks: &mut K,
-        chg: &[u8],
-        token: Token,
-        deadline: Millis,
-    ) -> Result<()> {
+    pub(super) fn set(&self, ks: &mut K, chg: &[u8], token: Token, deadline: Millis) -> Result<()> {
         let key = &self.keys.once.later;
         Ok(ks.zset_add(key, &member(token, chg), deadline as f64)?)
     }
@@ -65,28 +68,38 @@ impl<K: Store> Frontier<K> {
     ///
     /// # Errors
     /// `WRONGTYPE` if the key holds another type.
-    pub fn first_later(&self, ks: &mut K) -> Result<Option<Millis>> {
-        Ok(self.first_to_end(ks)?.map(|(_, deadline)| deadline))
+    pub(super) fn first_deadline(&self, ks: &mut K) -> Result<Option<Millis>> {
+        Ok(self.first(ks)?.map(|(_, deadline)| deadline))
     }
 
     /// Returns the member of `chg_later` with the earliest second deadline, and the deadline.
-    fn first_to_end(&self, ks: &mut K) -> Result<Option<(K::Value, Millis)>> {
-        if ks.packed(|packed| packed.has_later())? != Some(true) {
+    fn first(&self, ks: &mut K) -> Result<Option<(K::Value, Millis)>> {
+        if Self::is_empty(ks)? {
             return Ok(None);
         }
         let first = ks.zset_at(&self.keys.once.later, 0)?;
         Ok(first.map(|(member, deadline)| (member, of_score(deadline))))
     }
 
+    /// Returns the first lease whose second deadline has passed, as its member and its deadline, and removes it.
+    fn take_ended(&self, ks: &mut K, now: Millis) -> Result<Option<(Id, Millis)>> {
+        let first = self.first(ks)?;
+        let Some((first, deadline)) = first.filter(|(_, deadline)| *deadline <= now) else {
+            return Ok(None);
+        };
+        let first = Id::from_slice(first.as_ref());
+        ks.zset_del(&self.keys.once.later, &first)?;
+        Ok(Some((first, deadline)))
+    }
+}
+
+impl<K: Store> Frontier<K> {
     /// Ends some leases whose second deadline has passed. Returns false if there was none.
     pub(super) fn end_some_later(&mut self, ks: &mut K, now: Millis) -> Result<bool> {
         for ended in 0..MAX_ENDED {
-            let first = self.first_to_end(ks)?;
-            let Some((first, deadline)) = first.filter(|(_, deadline)| *deadline <= now) else {
+            let Some((first, deadline)) = self.later.take_ended(ks, now)? else {
                 return Ok(ended > 0);
             };
-            let first = Id::from_slice(first.as_ref());
-            ks.zset_del(&self.keys.once.later, &first)?;
             if let Some((token, chg)) = parts(&first) {
                 self.end_later(ks, (chg, token), deadline, now)?;
             }
@@ -123,19 +136,11 @@ impl<K: Store> Frontier<K> {
             return Ok(());
         }
         let mut seen = Seen::at(now, self.groups.stock(ks, &loaded)?);
-        seen.opens = self.opens(ks, &loaded)?;
-        seen.away = self.away_without(ks, &loaded, &[])?;
+        seen.opens = self.gates.opens(ks, &loaded)?;
+        seen.away = self.groups.away_without(ks, &loaded, &[])?;
         let since = deadline;
         let step = loaded.group.on(Event::Back { given_up, since }, &seen);
-        self.apply(ks, &mut loaded, &step, now)
-    }
-
-    /// Returns the time at which the shared gate of a group opens; 0 if there is none.
-    pub(super) fn opens(&self, ks: &mut K, loaded: &Loaded<K>) -> Result<Millis> {
-        match &loaded.group.options.gate[..] {
-            [] => Ok(0),
-            gate => self.gates.closed_until(ks, gate),
-        }
+        self.placing().apply(ks, &mut loaded, &step, now)
     }
 
     /// Marks URIs of a lease as done, all if none is named. Returns the number of URIs that were marked.
@@ -151,10 +156,10 @@ impl<K: Store> Frontier<K> {
         names: Option<&[&[u8]]>,
         now: Millis,
     ) -> Result<u64> {
-        self.check_packed(ks)?;
+        check_packed(ks)?;
         self.evict_idle(ks, now)?;
         let loaded = self.groups.load(ks, chg)?;
-        let later = later_of(&self.keys, ks, chg, token)?;
+        let later = self.later.of(ks, chg, token)?;
         let is_held = loaded.group.hold(token, now).is_some();
         if !is_held && later.is_none_or(|deadline| deadline <= now) {
             // A group is deleted with its last URI, but clients may send its tokens until their deadline.
@@ -192,7 +197,9 @@ impl<K: Store> Frontier<K> {
         }
         Ok(held.len() as u64)
     }
+}
 
+impl<K: Store> Groups<K> {
     /// Stores the status of a fetch whose URIs stay with their lease.
     pub(super) fn store_status(
         &self,
@@ -201,7 +208,7 @@ impl<K: Store> Frontier<K> {
         token: Token,
         status: u16,
     ) -> Result<()> {
-        let leased = self.groups.kept(ks, loaded, |uris| {
+        let leased = self.kept(ks, loaded, |uris| {
             let under = uris.leased_under(token).filter(|leased| !leased.dropped);
             let names = under.map(|leased| (leased.execution.to_vec(), uris.uri_of(&leased)));
             names.collect::<Vec<_>>()
@@ -218,7 +225,7 @@ impl<K: Store> Frontier<K> {
             return Ok(());
         }
         let held: Vec<Token> = loaded.group.holds.iter().map(|hold| hold.token).collect();
-        let ended = self.groups.kept(ks, loaded, |uris| {
+        let ended = self.kept(ks, loaded, |uris| {
             let mut tokens: BTreeMap<Token, bool> = BTreeMap::new();
             for leased in uris.leases() {
                 *tokens.entry(leased.token).or_insert(true) &= leased.dropped;
@@ -229,7 +236,7 @@ impl<K: Store> Frontier<K> {
                 .filter(|token| !held.contains(token))
                 .collect::<Vec<_>>()
         })?;
-        let key = self.groups.uris_of(ks, loaded);
+        let key = self.uris_of(ks, loaded);
         for token in ended.unwrap_or_default() {
             while ks.change_uris(&key, &Op::done(token))? != Changed::Nothing {}
         }

@@ -1,19 +1,19 @@
 //! Releases of leases, and extensions of their deadlines.
 
 use super::Token;
-use super::discover::url_of;
+use super::discover::{has_space, set_extra, url_of};
 use super::error::{Error, Result};
 use super::frontier::Frontier;
 use super::groups::{Groups, Loaded};
 use super::keys::Keys;
 use super::known::Extra;
-use super::later::later_of;
+use super::later::Later;
 use super::next::{Lease, leased_uris};
 use super::outcome::CountChange;
 pub use super::outcome::Fate;
 use super::past::Past;
 pub use super::politeness::When;
-use super::store::Store;
+use super::store::{Store, check_packed};
 use super::time::Millis;
 use super::transition::{End, Event, Placement, Seen};
 use super::uris::Stock;
@@ -53,10 +53,10 @@ impl<K: Store> Frontier<K> {
             self.groups.find_leases(ks, &mut loaded, now)?;
         }
         if matches!(fate, Fate::Later(_)) {
-            self.check_packed(ks)?;
+            check_packed(ks)?;
         }
         if loaded.group.hold(token, now).is_none() {
-            let later = later_of(&self.keys, ks, id, token)?;
+            let later = self.later.of(ks, id, token)?;
             let has_freed = later.is_some_and(|deadline| deadline > now);
             let is_again = loaded.group.last.is_some_and(|last| last.token == token);
             if has_freed && !(is_again && matches!(fate, Fate::Later(_))) {
@@ -66,7 +66,7 @@ impl<K: Store> Frontier<K> {
                 )));
             }
             return released_before(
-                (&self.keys, &self.groups, &self.past),
+                (&self.keys, &self.later, &self.groups, &self.past),
                 ks,
                 &loaded,
                 token,
@@ -80,10 +80,11 @@ impl<K: Store> Frontier<K> {
             )));
         }
         let mut change = self.outcomes().change_for(ks, &loaded, token, fate)?;
-        let payload = self.new_payload(ks, &loaded, token, fate)?;
-        self.check_gate(ks, &loaded.group.options.gate.clone())?;
+        let payload = new_payload(&self.groups, ks, &loaded, token, fate)?;
+        self.placing()
+            .check_gate(ks, &loaded.group.options.gate.clone())?;
         if uncounted {
-            self.reclaim(ks, &mut loaded, now)?;
+            self.placing().reclaim(ks, &mut loaded, now)?;
             // The execution has more URIs now, so compute the change again.
             change = self.outcomes().change_for(ks, &loaded, token, fate)?;
         }
@@ -96,7 +97,7 @@ impl<K: Store> Frontier<K> {
                 url: extra.0.as_deref(),
                 payload: Some(extra.1),
             };
-            self.set_extra(ks, id, (&execution, &url), extra)?;
+            set_extra(ks, id, (&execution, &url), extra)?;
         }
         let counted = matches!(change, CountChange::Nothing);
         let end = End {
@@ -112,64 +113,87 @@ impl<K: Store> Frontier<K> {
         };
         let mut seen = Seen::at(now, stock);
         seen.away = match fate {
-            Fate::Later(_) => self.count_away(ks, &loaded, &[token])?,
-            _ => self.away_without(ks, &loaded, &[token])?,
+            Fate::Later(_) => self.groups.count_away(ks, &loaded, &[token])?,
+            _ => self.groups.away_without(ks, &loaded, &[token])?,
         };
         let step = loaded.group.on(Event::Released(end), &seen);
         if let Fate::Later(ms) = *fate {
-            self.set_later(ks, id, token, now + ms)?;
-            self.clear_ended(ks, &loaded)?;
+            self.later.set(ks, id, token, now + ms)?;
+            self.groups.clear_ended(ks, &loaded)?;
             if let Some(status) = when.status() {
-                self.store_status(ks, &loaded, token, status)?;
+                self.groups.store_status(ks, &loaded, token, status)?;
             }
         }
         let due = loaded.group.last.map_or(now, |last| last.due);
-        self.place(ks, &mut loaded, &step, now)?;
+        self.placing().place(ks, &mut loaded, &step, now)?;
         self.figures.releases += 1;
-        let is_kept = step.placement != Placement::Retire || self.retire(ks, &mut loaded, now)?;
+        let is_kept =
+            step.placement != Placement::Retire || self.placing().retire(ks, &mut loaded, now)?;
         if is_kept {
-            self.save_later(ks, loaded)?;
+            self.placing().save_later(ks, loaded)?;
         }
         Ok(ReleaseReply::Released(due))
     }
 
-    /// Returns the leased URI whose payload a release replaces: execution, name, URL if the name is a key,
-    /// and payload.
+    /// Stores the lease that was granted with a release, for a retry of that release.
     ///
     /// # Errors
-    /// `KNOWN` if the frontier cannot store a payload for it.
-    fn new_payload<'f>(
-        &self,
-        ks: &mut K,
-        loaded: &Loaded<K>,
-        token: Token,
-        fate: &Fate<'f>,
-    ) -> Result<Option<NewPayload<'f>>> {
-        let Fate::Retry(_, Some(payload)) = *fate else {
-            return Ok(None);
+    /// `WRONGTYPE` if a key holds another type; any server error.
+    pub fn keep_next(&mut self, ks: &mut K, id: &[u8], token: Token, next: &Lease) -> Result<()> {
+        let mut loaded = match self.groups.take_unsaved(id) {
+            Some(released) => released,
+            None => self.groups.load(ks, id)?,
         };
-        self.check_packed(ks)?;
-        let key = self.groups.uris_of(ks, loaded);
-        let leased = ks.uris(&key, |uris| {
-            let leased = uris.leased(token)?;
-            let name = uris.uri_of(&leased);
-            Some((leased.execution.to_vec(), name, leased.dropped))
-        })?;
-        let of = match leased.flatten() {
-            // The URL is not in the lease any more.
-            Some((_, _, true)) => return Ok(None),
-            Some((execution, name, _)) if self.has_space(ks, &execution)? => (execution, name),
-            _ => {
-                return Err(Error::Known(
-                    "PAYLOAD needs a URL that CHG.DISCOVER queued, but this lease has none"
-                        .to_owned(),
-                ));
+        match &mut loaded.group.last {
+            Some(last) if last.token == token => {
+                last.next = next.token;
+                let field = self.keys.fields.next.clone();
+                self.placing()
+                    .save_with(ks, &loaded, Some((&field, &next.chg)))
             }
-        };
-        let url = url_of(ks, &loaded.id, (&of.0, &of.1))?;
-        Ok(Some((of.0, of.1, (url, payload))))
+            _ => (self.past).keep_next(ks, id, token, (next.token, &next.chg)),
+        }
     }
 
+    /// Extends a lease; returns the new deadline.
+    ///
+    /// # Errors
+    /// `NOCHG` and `STALE`, as in a release. After an error, nothing has changed.
+    pub fn extend(
+        &mut self,
+        ks: &mut K,
+        id: &[u8],
+        token: Token,
+        ms: Millis,
+        now: Millis,
+    ) -> Result<Millis> {
+        let later = self.later.of(ks, id, token)?;
+        if later.is_some_and(|deadline| deadline > now) {
+            self.later.set(ks, id, token, now + ms)?;
+            return Ok(now + ms);
+        }
+        let mut loaded = self.groups.known(ks, id)?;
+        if loaded.missing.get() > 0 {
+            self.groups.find_leases(ks, &mut loaded, now)?;
+        }
+        if loaded.group.hold(token, now).is_none() {
+            return Err(Error::Stale(id.to_vec(), token));
+        }
+        self.placing()
+            .check_gate(ks, &loaded.group.options.gate.clone())?;
+        self.placing().reclaim(ks, &mut loaded, now)?;
+        let deadline = now + ms;
+        let seen = Seen::at(now, Stock::default());
+        let extended = Event::Extended { token, deadline };
+        let step = loaded.group.on(extended, &seen);
+        self.placing().apply(ks, &mut loaded, &step, now)?;
+        self.drops
+            .extend(ks, &self.groups, &loaded, token, deadline, now)?;
+        Ok(deadline)
+    }
+}
+
+impl<K: Store> Groups<K> {
     /// Returns the new value of [`super::group::Group::away`] when these leases have ended, if it may change.
     pub(super) fn away_without(
         &self,
@@ -191,7 +215,7 @@ impl<K: Store> Frontier<K> {
         ended: &[Token],
     ) -> Result<Option<u64>> {
         let group = &loaded.group;
-        let away = self.groups.kept(ks, loaded, |uris| {
+        let away = self.kept(ks, loaded, |uris| {
             let leases = || uris.leases().filter(|leased| !leased.dropped);
             let holds = group.holds.iter().map(|hold| hold.token);
             let one_each = holds
@@ -201,69 +225,50 @@ impl<K: Store> Frontier<K> {
         })?;
         Ok(Some(away.unwrap_or(0) as u64))
     }
-
-    /// Stores the lease that was granted with a release, for a retry of that release.
-    ///
-    /// # Errors
-    /// `WRONGTYPE` if a key holds another type; any server error.
-    pub fn keep_next(&mut self, ks: &mut K, id: &[u8], token: Token, next: &Lease) -> Result<()> {
-        let mut loaded = match self.groups.take_unsaved(id) {
-            Some(released) => released,
-            None => self.groups.load(ks, id)?,
-        };
-        match &mut loaded.group.last {
-            Some(last) if last.token == token => {
-                last.next = next.token;
-                let field = self.keys.fields.next.clone();
-                self.save_with(ks, &loaded, Some((&field, &next.chg)))
-            }
-            _ => (self.past).keep_next(ks, id, token, (next.token, &next.chg)),
-        }
-    }
-
-    /// Extends a lease; returns the new deadline.
-    ///
-    /// # Errors
-    /// `NOCHG` and `STALE`, as in a release. After an error, nothing has changed.
-    pub fn extend(
-        &mut self,
-        ks: &mut K,
-        id: &[u8],
-        token: Token,
-        ms: Millis,
-        now: Millis,
-    ) -> Result<Millis> {
-        let later = later_of(&self.keys, ks, id, token)?;
-        if later.is_some_and(|deadline| deadline > now) {
-            self.set_later(ks, id, token, now + ms)?;
-            return Ok(now + ms);
-        }
-        let mut loaded = self.groups.known(ks, id)?;
-        if loaded.missing.get() > 0 {
-            self.groups.find_leases(ks, &mut loaded, now)?;
-        }
-        if loaded.group.hold(token, now).is_none() {
-            return Err(Error::Stale(id.to_vec(), token));
-        }
-        self.check_gate(ks, &loaded.group.options.gate.clone())?;
-        self.reclaim(ks, &mut loaded, now)?;
-        let deadline = now + ms;
-        let seen = Seen::at(now, Stock::default());
-        let extended = Event::Extended { token, deadline };
-        let step = loaded.group.on(extended, &seen);
-        self.apply(ks, &mut loaded, &step, now)?;
-        self.drops
-            .extend(ks, &self.groups, &loaded, token, deadline, now)?;
-        Ok(deadline)
-    }
 }
 
-/// Execution, name and new extra of a URI; see [`Frontier::new_payload`].
+/// Execution, name and new extra of a URI; see [`new_payload`].
 type NewPayload<'a> = (Vec<u8>, Vec<u8>, (Option<Vec<u8>>, &'a [u8]));
+
+/// Returns the leased URI whose payload a release replaces: execution, name, URL if the name is a key,
+/// and payload.
+///
+/// # Errors
+/// `KNOWN` if the frontier cannot store a payload for it.
+fn new_payload<'f, K: Store>(
+    groups: &Groups<K>,
+    ks: &mut K,
+    loaded: &Loaded<K>,
+    token: Token,
+    fate: &Fate<'f>,
+) -> Result<Option<NewPayload<'f>>> {
+    let Fate::Retry(_, Some(payload)) = *fate else {
+        return Ok(None);
+    };
+    check_packed(ks)?;
+    let key = groups.uris_of(ks, loaded);
+    let leased = ks.uris(&key, |uris| {
+        let leased = uris.leased(token)?;
+        let name = uris.uri_of(&leased);
+        Some((leased.execution.to_vec(), name, leased.dropped))
+    })?;
+    let of = match leased.flatten() {
+        // The URL is not in the lease any more.
+        Some((_, _, true)) => return Ok(None),
+        Some((execution, name, _)) if has_space(ks, &execution)? => (execution, name),
+        _ => {
+            return Err(Error::Known(
+                "PAYLOAD needs a URL that CHG.DISCOVER queued, but this lease has none".to_owned(),
+            ));
+        }
+    };
+    let url = url_of(ks, &loaded.id, (&of.0, &of.1))?;
+    Ok(Some((of.0, of.1, (url, payload))))
+}
 
 /// Returns a lease that is held, in the form in which it was granted.
 fn lease_of<K: Store>(
-    (keys, groups): (&Keys<K>, &Groups<K>),
+    (later, groups): (&Later<K>, &Groups<K>),
     ks: &mut K,
     id: &[u8],
     token: Token,
@@ -275,7 +280,7 @@ fn lease_of<K: Store>(
     let loaded = groups.load(ks, id)?;
     let deadline = match loaded.group.hold(token, now) {
         Some(hold) => Some(hold.deadline),
-        None => later_of(keys, ks, id, token)?.filter(|&deadline| deadline > now),
+        None => later.of(ks, id, token)?.filter(|&deadline| deadline > now),
     };
     let Some(deadline) = deadline else {
         return Ok(None);
@@ -296,7 +301,7 @@ fn lease_of<K: Store>(
 /// Replies to a release whose lease is not held: the lease was released before, expired, or never
 /// existed.
 fn released_before<K: Store>(
-    (keys, groups, past): (&Keys<K>, &Groups<K>, &Past<K>),
+    (keys, later, groups, past): (&Keys<K>, &Later<K>, &Groups<K>, &Past<K>),
     ks: &mut K,
     loaded: &Loaded<K>,
     token: Token,
@@ -321,7 +326,7 @@ fn released_before<K: Store>(
     };
     match found {
         Some((last, next)) => {
-            let lease = lease_of((keys, groups), ks, &next, last.next, now)?;
+            let lease = lease_of((later, groups), ks, &next, last.next, now)?;
             Ok(ReleaseReply::Before(last.due, lease))
         }
         None if !loaded.group.known => Err(Error::NoChg(loaded.id.to_vec())),

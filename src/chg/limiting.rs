@@ -10,7 +10,7 @@ use super::frontier::Frontier;
 use super::hold::Limits;
 use super::job::{Job, Lent};
 use super::known::{Counts, Recounting, Tallies, Turned};
-use super::store::Store;
+use super::store::{Store, check_packed, with_packed};
 use super::time::Millis;
 
 /// Creates a job that sets limits of a group. A limit of done URLs needs a count, so the job first counts the
@@ -26,7 +26,7 @@ pub fn limit_done<K: Store>(
     Job::new(async move |lent: Lent<K>| {
         let counts = match most {
             0 => {
-                lent.with(|frontier, ks| frontier.check_packed(ks))?;
+                lent.with(|_, ks| check_packed(ks))?;
                 Counts::default()
             }
             _ => count_exactly(&lent, &execution, &chg).await?,
@@ -35,7 +35,7 @@ pub fn limit_done<K: Store>(
             if limits != Limits::default() {
                 frontier.limit(ks, &chg, &limits, now)?;
             }
-            frontier.with_known(ks, |packed| {
+            with_packed(ks, |packed| {
                 packed.set_limit(&execution, &chg, most, counts)
             })
         })?;
@@ -47,8 +47,8 @@ pub fn limit_done<K: Store>(
 /// function returns.
 async fn count_exactly<K: Store>(lent: &Lent<K>, execution: &[u8], chg: &[u8]) -> Result<Counts> {
     loop {
-        let found = lent.with(|frontier, ks| {
-            frontier.with_known(ks, |packed| {
+        let found = lent.with(|_, ks| {
+            with_packed(ks, |packed| {
                 let hash = packed.group_hash(chg);
                 if let Some(counts) = packed.limits().counts(execution, hash) {
                     return Err(counts);
@@ -65,8 +65,8 @@ async fn count_exactly<K: Store>(lent: &Lent<K>, execution: &[u8], chg: &[u8]) -
         let one = BTreeMap::from([(hash, Counts::default())]);
         let tallies = Tallies::from([(execution.into(), one)]);
         let recounting = recount(lent, &space, tallies).await?;
-        let tallies = lent.with(|frontier, ks| {
-            frontier.with_known(ks, |packed| {
+        let tallies = lent.with(|_, ks| {
+            with_packed(ks, |packed| {
                 let tallies = packed.end_recount(&recounting)?;
                 // The execution may belong to another space by now.
                 let member = packed.spaces().member(execution);
@@ -87,11 +87,10 @@ pub(super) async fn recount<K: Store>(
     space: &[u8],
     tallies: Tallies,
 ) -> Result<Recounting> {
-    let recounting = lent.with(|frontier, ks| {
-        frontier.with_known(ks, |packed| packed.begin_recount(space, tallies))
-    })?;
-    lent.slices(|frontier, ks, time| {
-        while frontier.with_known(ks, |packed| packed.recount_some(&recounting, space))? {
+    let recounting =
+        lent.with(|_, ks| with_packed(ks, |packed| packed.begin_recount(space, tallies)))?;
+    lent.slices(|_, ks, time| {
+        while with_packed(ks, |packed| packed.recount_some(&recounting, space))? {
             if !time() {
                 return Ok(false);
             }

@@ -14,7 +14,7 @@ use super::known::State;
 use super::later::{member, parts};
 use super::packed::Ended;
 use super::packed::listed::{Listed, Place};
-use super::store::Store;
+use super::store::{Store, with_packed};
 use super::time::{Millis, of_score};
 use super::uris::Position;
 
@@ -210,47 +210,6 @@ impl<K: Store> Frontier<K> {
         Ok(page(None, listed))
     }
 
-    /// Returns up to `count` URLs of an execution in a state, or those that are queued or leased, after a cursor:
-    /// `[cursor, [[chg, uri, key, depth, state, due, status, attempts, changed] ...]]`.
-    ///
-    /// # Errors
-    /// `PLAIN` if the frontier is not packed; `KNOWN` if the frontier does not keep the texts of URLs that are done.
-    pub fn list_urls(
-        &mut self,
-        ks: &mut K,
-        execution: &[u8],
-        state: Option<State>,
-        from: Option<UrlCursor>,
-        count: usize,
-    ) -> Result<Reply> {
-        let listed = self.with_known(ks, |packed| match state {
-            Some(state) if !state.has_text() => {
-                let at = match from {
-                    Some(UrlCursor::Ended(at)) => at,
-                    _ => 0,
-                };
-                let (urls, next) = packed.list_ended(execution, state, at, count)?;
-                Some((urls, next.map(UrlCursor::Ended)))
-            }
-            _ => {
-                let place = match from {
-                    Some(UrlCursor::Queued(place)) => place,
-                    _ => Place::default(),
-                };
-                let (urls, next) = packed.list_queued(execution, state, place, count);
-                Some((urls, next.map(UrlCursor::Queued)))
-            }
-        })?;
-        let (urls, next) = listed.ok_or_else(|| {
-            Error::Known(format!(
-                "execution '{}' has no space with TEXT yes, so the texts of its URLs are forgotten when they are done or given up",
-                Shown(execution)
-            ))
-        })?;
-        let urls = urls.into_iter().map(url_reply);
-        Ok(page(next.map(UrlCursor::to_text), urls.collect()))
-    }
-
     /// Returns up to `count` queued URIs of a group, after a position:
     /// `[cursor, [[execution, depth, due, attempts, uri] ...]]`, with the key behind a URI that has one.
     ///
@@ -287,6 +246,46 @@ impl<K: Store> Frontier<K> {
         let entries = entries.collect::<Result<_>>()?;
         Ok(page(next.map(|next| next.to_text()), entries))
     }
+}
+
+/// Returns up to `count` URLs of an execution in a state, or those that are queued or leased, after a cursor:
+/// `[cursor, [[chg, uri, key, depth, state, due, status, attempts, changed] ...]]`.
+///
+/// # Errors
+/// `PLAIN` if the frontier is not packed; `KNOWN` if the frontier does not keep the texts of URLs that are done.
+pub fn list_urls<K: Store>(
+    ks: &mut K,
+    execution: &[u8],
+    state: Option<State>,
+    from: Option<UrlCursor>,
+    count: usize,
+) -> Result<Reply> {
+    let listed = with_packed(ks, |packed| match state {
+        Some(state) if !state.has_text() => {
+            let at = match from {
+                Some(UrlCursor::Ended(at)) => at,
+                _ => 0,
+            };
+            let (urls, next) = packed.list_ended(execution, state, at, count)?;
+            Some((urls, next.map(UrlCursor::Ended)))
+        }
+        _ => {
+            let place = match from {
+                Some(UrlCursor::Queued(place)) => place,
+                _ => Place::default(),
+            };
+            let (urls, next) = packed.list_queued(execution, state, place, count);
+            Some((urls, next.map(UrlCursor::Queued)))
+        }
+    })?;
+    let (urls, next) = listed.ok_or_else(|| {
+        Error::Known(format!(
+            "execution '{}' has no space with TEXT yes, so the texts of its URLs are forgotten when they are done or given up",
+            Shown(execution)
+        ))
+    })?;
+    let urls = urls.into_iter().map(url_reply);
+    Ok(page(next.map(UrlCursor::to_text), urls.collect()))
 }
 
 /// Lists up to `count` groups of one queue. Returns the position after the last one.

@@ -110,10 +110,10 @@ impl Moving {
             if let Some(deadline) = deadline {
                 return Err(Error::Leased(self.from.clone(), deadline));
             }
-            frontier.reclaim(ks, &mut from, self.now)?;
+            frontier.placing().reclaim(ks, &mut from, self.now)?;
             let was_runnable = from.group.is_runnable();
             let mut to = frontier.groups.load(ks, &self.to)?;
-            frontier.reclaim(ks, &mut to, self.now)?;
+            frontier.placing().reclaim(ks, &mut to, self.now)?;
             let mut pair = Pair {
                 moving: self,
                 frontier,
@@ -150,22 +150,22 @@ impl<K: Store> Pair<'_, K> {
         let closed = self.to.group.closed_until();
         if self.to.group.due < closed {
             let later = Step::to(Placement::Reschedule(closed));
-            frontier.place(ks, &mut self.to, &later, now)?;
+            frontier.placing().place(ks, &mut self.to, &later, now)?;
         }
         if self.to.group.uris > 0 {
-            frontier.save(ks, &self.to)?;
+            frontier.placing().save(ks, &self.to)?;
         } else if self.moving.done && self.to.group.gate > now {
             // No URI is queued for the other group, but URIs that arrive later must wait for the
             // end of the pause.
-            frontier.retire_if_idle(ks, &mut self.to, now)?;
+            frontier.placing().retire_if_idle(ks, &mut self.to, now)?;
         }
         let mut left = Step::to(Placement::Stay);
         left.leaves = was_runnable && !self.from.group.is_runnable();
-        frontier.place(ks, &mut self.from, &left, now)?;
+        frontier.placing().place(ks, &mut self.from, &left, now)?;
         if self.from.group.is_idle() && self.moving.done {
-            return frontier.retire_if_idle(ks, &mut self.from, now);
+            return frontier.placing().retire_if_idle(ks, &mut self.from, now);
         }
-        frontier.save(ks, &self.from)
+        frontier.placing().save(ks, &self.from)
     }
 
     /// Returns true if stored URIs remain.
@@ -210,7 +210,9 @@ impl<K: Store> Pair<'_, K> {
             if added {
                 to.group.keeps = true;
                 frontier.ledger.enlist(ks, execution, &to.id)?;
-                frontier.arrive(ks, to, 1, queued.due, self.moving.now)?;
+                frontier
+                    .placing()
+                    .arrive(ks, to, 1, queued.due, self.moving.now)?;
                 self.moving.moved += 1;
             } else {
                 // The other group has the URI already, so count it once.
@@ -276,6 +278,7 @@ impl<K: Store> Pair<'_, K> {
         };
         let now = self.moving.now;
         self.frontier
+            .placing()
             .arrive(self.ks, &mut self.to, counted, due, now)?;
         self.moving.moved += counted;
         Ok(())

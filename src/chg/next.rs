@@ -14,9 +14,10 @@ use super::frontier::Frontier;
 use super::group::{Hold, Id};
 use super::groups::{Groups, Loaded};
 use super::pauses::Paused;
+use super::placing::Placing;
 use super::politeness::When;
 use super::skipped::{Place, Position};
-use super::store::Store;
+use super::store::{Store, check_packed};
 use super::time::{Millis, of_score};
 use super::transition::{End, Event, Placement, Seen};
 use super::uris::{Changed, Op, Stock};
@@ -159,6 +160,34 @@ enum Front<K: Store> {
     Nobody,
 }
 
+impl<K: Store> Placing<'_, K> {
+    /// Removes a group from its queue if it is due there. Returns false if the group is not due, or
+    /// if it is too far from the head of `chg_ready` or of its gate's list to be found.
+    fn take_out(&mut self, ks: &mut K, loaded: &mut Loaded<K>, now: Millis) -> Result<bool> {
+        if let Some(due) = ks.zset_score(&self.keys.once.wait, &loaded.id)? {
+            return Ok(of_score(due) <= now && self.queues.leave_wait(ks, &loaded.id)?);
+        }
+        Ok(self.queues.leave_ready(ks, &loaded.id)? || self.leave_gate(ks, loaded)?)
+    }
+
+    fn unqueue(&mut self, ks: &mut K, place: Stand, id: &Id) -> Result<()> {
+        match place {
+            Stand::Ready(at) => {
+                self.queues.take_ready(ks, at)?;
+                self.ledger.audits.taken();
+            }
+            Stand::Wait(score) => {
+                ks.zset_remove(&self.keys.once.wait, id)?;
+                if !self.queues.skipped.is_empty() {
+                    self.queues.skipped.left_wait(&Place::new(score, id));
+                }
+            }
+            Stand::None => {}
+        }
+        Ok(())
+    }
+}
+
 impl<K: Store> Frontier<K> {
     /// Grants leases until the request is complete, no candidates are left, or the time is up.
     ///
@@ -215,7 +244,7 @@ impl<K: Store> Frontier<K> {
     ) -> Result<Option<Lease>> {
         self.evict_idle(ks, now)?;
         let mut loaded = self.groups.known(ks, id)?;
-        self.reclaim(ks, &mut loaded, now)?;
+        self.placing().reclaim(ks, &mut loaded, now)?;
         let busy = ks.zset_score(&self.keys.once.busy, id)?;
         if busy.is_some_and(|deadline| of_score(deadline) <= now) {
             self.end_expired_leases(ks, &mut loaded, now)?;
@@ -225,13 +254,13 @@ impl<K: Store> Frontier<K> {
             return Ok(None);
         }
         if let Some(execution) = ask.execution {
-            self.check_packed(ks)?;
-            let can =
-                !self.is_held_back(ks, execution)? && self.has_due(ks, &loaded, execution, now)?;
+            check_packed(ks)?;
+            let can = !self.pauses.read(ks)?.holds_back(execution)
+                && self.judge().has_due(ks, &loaded, execution, now)?;
             if !can {
                 return Ok(None);
             }
-            self.take_from_anywhere(ks, &mut loaded)?;
+            self.placing().take_from_anywhere(ks, &mut loaded)?;
             let execution = Some(execution.to_vec());
             return self.grant(ks, &mut loaded, execution, ask, now).map(Some);
         }
@@ -242,20 +271,11 @@ impl<K: Store> Frontier<K> {
         let Verdict::Lease(execution) = self.judge().verdict(ks, &loaded, &paused, now)? else {
             return Ok(None);
         };
-        if self.take_out(ks, &mut loaded, now)? {
+        if self.placing().take_out(ks, &mut loaded, now)? {
             self.grant(ks, &mut loaded, execution, ask, now).map(Some)
         } else {
             Ok(None)
         }
-    }
-
-    /// Removes a group from its queue if it is due there. Returns false if the group is not due, or
-    /// if it is too far from the head of `chg_ready` or of its gate's list to be found.
-    fn take_out(&mut self, ks: &mut K, loaded: &mut Loaded<K>, now: Millis) -> Result<bool> {
-        if let Some(due) = ks.zset_score(&self.keys.once.wait, &loaded.id)? {
-            return Ok(of_score(due) <= now && self.queues.leave_wait(ks, &loaded.id)?);
-        }
-        Ok(self.queues.leave_ready(ks, &loaded.id)? || self.leave_gate(ks, loaded)?)
     }
 
     /// Returns the candidate that has been due for longest.
@@ -291,20 +311,20 @@ impl<K: Store> Frontier<K> {
                 ks.zset_del(&self.keys.once.busy, id.as_ref())?;
                 return Ok(Front::Settled);
             };
-            self.reclaim(ks, &mut loaded, now)?;
+            self.placing().reclaim(ks, &mut loaded, now)?;
             let mut step = self.expire(ks, &mut loaded, now)?;
             let is_ready = step.placement == Placement::Ready;
             if is_ready {
                 // This group is the next candidate.
                 step.placement = Placement::Stay;
             }
-            self.apply(ks, &mut loaded, &step, now)?;
+            self.placing().apply(ks, &mut loaded, &step, now)?;
             if is_ready && loaded.group.is_runnable() {
                 return Ok(Front::Candidate(Stand::None, loaded));
             }
             if is_ready {
                 // A plain client held the lease, and the group has nothing left to fetch.
-                self.retire_if_idle(ks, &mut loaded, now)?;
+                self.placing().retire_if_idle(ks, &mut loaded, now)?;
             }
             return Ok(Front::Settled);
         }
@@ -390,23 +410,23 @@ impl<K: Store> Frontier<K> {
         let paused = self.pauses.read(ks)?;
         match self.judge().verdict(ks, loaded, &paused, now)? {
             Verdict::Lease(execution) => {
-                self.unqueue(ks, place, &loaded.id)?;
+                self.placing().unqueue(ks, place, &loaded.id)?;
                 self.grant(ks, loaded, execution, ask, now).map(Some)
             }
             Verdict::Park(due) => {
-                self.replace_representative(ks, loaded)?;
+                self.placing().replace_representative(ks, loaded)?;
                 if let Stand::Ready(at) = place {
                     self.queues.take_ready(ks, at)?;
                 }
                 loaded.group.due = due;
                 self.queues.wait(ks, &loaded.id, due as f64)?;
-                self.save(ks, loaded)?;
+                self.placing().save(ks, loaded)?;
                 Ok(None)
             }
             Verdict::Gate(until) => {
-                self.unqueue(ks, place, &loaded.id)?;
-                self.wait_behind_gate(ks, loaded, until)?;
-                self.save(ks, loaded)?;
+                self.placing().unqueue(ks, place, &loaded.id)?;
+                self.placing().wait_behind_gate(ks, loaded, until)?;
+                self.placing().save(ks, loaded)?;
                 Ok(None)
             }
             Verdict::Pass(later) => {
@@ -418,23 +438,23 @@ impl<K: Store> Frontier<K> {
                     Stand::None => {
                         let due = self.groups.due_of(ks, loaded)?;
                         self.queues.queue(ks, loaded, due, now)?;
-                        self.save(ks, loaded)?;
+                        self.placing().save(ks, loaded)?;
                     }
                 }
                 // Another group becomes the representative, so that the paused group does not hold
                 // it back. The new representative may sort before the paused group, so skip the
                 // paused group first.
-                self.replace_representative(ks, loaded)?;
+                self.placing().replace_representative(ks, loaded)?;
                 Ok(None)
             }
             Verdict::Remove => {
-                self.unqueue(ks, place, &loaded.id)?;
+                self.placing().unqueue(ks, place, &loaded.id)?;
                 if !loaded.group.holds.is_empty() {
                     // When the lease of the group expires, the group returns to a queue, even if a
                     // plain client removed it from `chg_busy`.
                     self.queues.show_busy(ks, loaded)?;
                 } else if loaded.group.is_idle() {
-                    self.retire_if_idle(ks, loaded, now)?;
+                    self.placing().retire_if_idle(ks, loaded, now)?;
                 }
                 Ok(None)
             }
@@ -458,30 +478,13 @@ impl<K: Store> Frontier<K> {
             retry: None,
         };
         let mut seen = Seen::at(now, self.groups.stock(ks, loaded)?);
-        seen.away = self.count_away(ks, loaded, &[token])?;
+        seen.away = self.groups.count_away(ks, loaded, &[token])?;
         let last = loaded.group.last;
         let step = loaded.group.on(Event::Released(end), &seen);
         // Keep the reply to the release that came with this lease.
         loaded.group.last = last;
-        self.apply(ks, loaded, &step, now)?;
-        self.set_later(ks, &loaded.id, token, deadline)
-    }
-
-    fn unqueue(&mut self, ks: &mut K, place: Stand, id: &Id) -> Result<()> {
-        match place {
-            Stand::Ready(at) => {
-                self.queues.take_ready(ks, at)?;
-                self.ledger.audits.taken();
-            }
-            Stand::Wait(score) => {
-                ks.zset_remove(&self.keys.once.wait, id)?;
-                if !self.queues.skipped.is_empty() {
-                    self.queues.skipped.left_wait(&Place::new(score, id));
-                }
-            }
-            Stand::None => {}
-        }
-        Ok(())
+        self.placing().apply(ks, loaded, &step, now)?;
+        self.later.set(ks, &loaded.id, token, deadline)
     }
 
     /// Leases a group that is in no queue.
@@ -555,7 +558,7 @@ impl<K: Store> Frontier<K> {
         let mut seen = Seen::at(now, stock);
         seen.away = (more > 0).then_some(loaded.group.away + more);
         let step = loaded.group.on(Event::Leased { hold, after }, &seen);
-        self.apply(ks, loaded, &step, now)?;
+        self.placing().apply(ks, loaded, &step, now)?;
         if let Some(pause) = ask.gate.filter(|_| !items.is_empty()) {
             let pause = loaded.group.options.delay.unwrap_or(pause);
             self.free(ks, loaded, (token, pause, deadline), now)?;

@@ -8,8 +8,10 @@ use super::frontier::Frontier;
 use super::groups::Loaded;
 use super::keys::GATED;
 use super::next::{Ask, Lease, Search};
-use super::store::Store;
+use super::placing::Placing;
+use super::store::{Store, check_packed, with_packed};
 use super::time::Millis;
+use super::verdict::Judge;
 
 impl<K: Store> Frontier<K> {
     /// Grants leases of URIs of an execution, as [`Frontier::next`] does. The group that could be leased earliest comes
@@ -22,18 +24,18 @@ impl<K: Store> Frontier<K> {
         now: Millis,
         (time, leases): (&mut dyn FnMut() -> bool, &mut Vec<Lease>),
     ) -> Result<Search> {
-        self.check_packed(ks)?;
-        if self.is_held_back(ks, execution)? {
+        check_packed(ks)?;
+        if self.pauses.read(ks)?.holds_back(execution) {
             return Ok(Search::Complete);
         }
         self.groups.write_back(ks, None)?;
-        while !self.with_known(ks, |packed| packed.prepare_for(execution, now))? {
+        while !with_packed(ks, |packed| packed.prepare_for(execution, now))? {
             if !time() {
                 return Ok(Search::Unfinished);
             }
         }
         while leases.len() < ask.count {
-            let first = self.with_known(ks, |packed| packed.first_for(execution))?;
+            let first = with_packed(ks, |packed| packed.first_for(execution))?;
             let Some((_, id)) = first.filter(|(at, _)| *at <= now) else {
                 if self.end_some_later(ks, now)? {
                     continue;
@@ -44,13 +46,13 @@ impl<K: Store> Frontier<K> {
             let ends = loaded.group.first_deadline();
             if ends.is_some_and(|deadline| deadline <= now) {
                 self.end_expired_leases(ks, &mut loaded, now)?;
-            } else if self.has_due(ks, &loaded, execution, now)? {
-                self.take_from_anywhere(ks, &mut loaded)?;
+            } else if self.judge().has_due(ks, &loaded, execution, now)? {
+                self.placing().take_from_anywhere(ks, &mut loaded)?;
                 let execution = Some(execution.to_vec());
                 leases.push(self.grant(ks, &mut loaded, execution, ask, now)?);
                 continue;
             } else {
-                self.with_known(ks, |packed| packed.pass_over(execution, &id))?;
+                with_packed(ks, |packed| packed.pass_over(execution, &id))?;
             }
             if !time() {
                 return Ok(Search::Unfinished);
@@ -64,19 +66,15 @@ impl<K: Store> Frontier<K> {
     /// # Errors
     /// `PLAIN` if the frontier is not packed.
     pub fn wake_for(&mut self, ks: &mut K, execution: &[u8]) -> Result<Option<Millis>> {
-        if self.is_held_back(ks, execution)? {
+        if self.pauses.read(ks)?.holds_back(execution) {
             return Ok(None);
         }
         self.groups.write_back(ks, None)?;
-        self.with_known(ks, |packed| packed.waits_for(execution))
+        with_packed(ks, |packed| packed.waits_for(execution))
     }
+}
 
-    /// Returns true if an execution, or the whole frontier, is paused.
-    pub(super) fn is_held_back(&mut self, ks: &mut K, execution: &[u8]) -> Result<bool> {
-        let paused = self.pauses.read(ks)?;
-        Ok(paused.all || paused.has(execution))
-    }
-
+impl<K: Store> Judge<'_, K> {
     /// Returns true if a group can be leased now for an execution.
     pub(super) fn has_due(
         &self,
@@ -93,13 +91,15 @@ impl<K: Store> Frontier<K> {
         if !loaded.group.is_runnable() || queued.is_none() || from.is_none_or(|from| from > now) {
             return Ok(false);
         }
-        if self.judge().reached(ks, loaded)?.has(execution) {
+        if self.reached(ks, loaded)?.has(execution) {
             return Ok(false);
         }
         let gate = &loaded.group.options.gate;
         Ok(gate.is_empty() || self.gates.closed_until(ks, gate)? <= now)
     }
+}
 
+impl<K: Store> Placing<'_, K> {
     /// Removes a group that can be leased from its queue.
     pub(super) fn take_from_anywhere(&mut self, ks: &mut K, loaded: &mut Loaded<K>) -> Result<()> {
         if self.queues.leave_wait(ks, &loaded.id)? {

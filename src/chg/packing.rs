@@ -8,6 +8,7 @@ use crawlspace_host::reply::Reply;
 use crawlspace_host::text::Shown;
 
 use super::check::check_in;
+use super::discover::knows_urls;
 use super::error::{Error, Result};
 use super::frontier::Frontier;
 use super::job::{Job, Lent};
@@ -20,7 +21,7 @@ pub fn move_to<K: Movable>(to: Storage, now: Millis) -> Job<K> {
     Job::new(async move |lent: Lent<K>| {
         loop {
             let begun = lent.with(|frontier, ks| -> Result<Begun> {
-                if to == Storage::Plain && frontier.knows_urls(ks)? {
+                if to == Storage::Plain && knows_urls(ks)? {
                     return Err(Error::Known(
                         "plain keys cannot hold the URLs that the frontier knows; CHG.FORGET removes them"
                             .to_owned(),

@@ -18,6 +18,11 @@ pub(super) struct Paused {
 }
 
 impl Paused {
+    /// Returns true if an execution, or the whole frontier, is paused.
+    pub fn holds_back(&self, execution: &[u8]) -> bool {
+        self.all || self.has(execution)
+    }
+
     pub(super) fn has(&self, execution: &[u8]) -> bool {
         self.executions.contains(execution)
     }

@@ -3,13 +3,13 @@
 //! and queues the group.
 
 use super::error::Result;
-use super::frontier::Frontier;
 use super::groups::Loaded;
+use super::placing::Placing;
 use super::store::Store;
 use super::time::Millis;
 use super::transition::{Event, Seen};
 
-impl<K: Store> Frontier<K> {
+impl<K: Store> Placing<'_, K> {
     /// Counts the stored URIs that the hash of a group did not count, and queues the group. If a
     /// plain client is fetching from the group, that client queues it afterwards.
     pub(super) fn reclaim(
@@ -37,9 +37,9 @@ mod tests {
     use super::super::Token;
     use super::super::add::Kept;
     use super::super::error::Error;
+    use super::super::frontier::Frontier;
     use super::super::lease::{Fate, ReleaseReply, When};
     use super::super::next::Ask;
-    use super::*;
     use crate::chg::store::MemoryKeyspace;
     use crawlspace_host::keyspace::Keyspace;
 

@@ -1,12 +1,12 @@
 //! Marks URLs as done or schedules them, by name, with or without a lease.
 
 use super::add::{Entered, How, Item, Kept};
-use super::discover::{Asked, Lookups};
+use super::discover::{Asked, Lookups, has_space};
 use super::error::Result;
 use super::frontier::Frontier;
 use super::known::{Extra, State};
 use super::packed::known::Found;
-use super::store::Store;
+use super::store::{Store, check_packed, with_packed};
 use super::time::Millis;
 use super::transition::{Event, Seen};
 use super::uris::{Changed, End, Op};
@@ -41,12 +41,12 @@ impl<K: Store> Frontier<K> {
         urls: &[Settled<'_>],
         now: Millis,
     ) -> Result<Changes> {
-        self.check_packed(ks)?;
+        check_packed(ks)?;
         self.evict_idle(ks, now)?;
         if self.drops.has(ks, execution, now)? {
             return Ok(vec![None; urls.len()]);
         }
-        if !self.has_space(ks, execution)? {
+        if !has_space(ks, execution)? {
             self.space(ks, execution, &Asked::default(), now)?;
         }
         let mut lookups = Lookups::default();
@@ -76,8 +76,8 @@ impl<K: Store> Frontier<K> {
         status: Option<u16>,
         now: Millis,
     ) -> Result<bool> {
-        let Some(place) = self.standing(ks, execution, (url.uri, found))? else {
-            return self.with_known(ks, |packed| {
+        let Some(place) = standing(ks, execution, (url.uri, found))? else {
+            return with_packed(ks, |packed| {
                 packed.mark_done(execution, url.uri, found, url.chg, status)
             });
         };
@@ -102,7 +102,7 @@ impl<K: Store> Frontier<K> {
         at: Millis,
         now: Millis,
     ) -> Result<Option<bool>> {
-        let Some(place) = self.standing(ks, execution, (url.uri, found))? else {
+        let Some(place) = standing(ks, execution, (url.uri, found))? else {
             let kept = Kept {
                 chg: url.chg,
                 at,
@@ -125,7 +125,7 @@ impl<K: Store> Frontier<K> {
                 Entered::Refused => None,
             });
         };
-        let is_replaced = self.replace_payload(ks, &place, url)?;
+        let is_replaced = replace_payload(ks, &place, url)?;
         // A time in the past means now, so it changes nothing if the URL is due already.
         let due = at.max(now);
         let is_new = place.state == State::Queued && place.attempts == 0;
@@ -143,60 +143,59 @@ impl<K: Store> Frontier<K> {
         if changed == Changed::Nothing {
             return Ok(Some(is_replaced));
         }
-        self.clear_ended(ks, &loaded)?;
+        self.groups.clear_ended(ks, &loaded)?;
         let seen = Seen {
-            opens: self.opens(ks, &loaded)?,
-            away: self.away_without(ks, &loaded, &[])?,
+            opens: self.gates.opens(ks, &loaded)?,
+            away: self.groups.away_without(ks, &loaded, &[])?,
             ..Seen::at(now, stock.unwrap_or_default())
         };
         let step = loaded.group.on(Event::Rescheduled, &seen);
-        self.apply(ks, &mut loaded, &step, now)?;
+        self.placing().apply(ks, &mut loaded, &step, now)?;
         Ok(Some(true))
     }
+}
 
-    /// Replaces the payload of a queued or leased URL. Returns true if it changed.
-    fn replace_payload(&self, ks: &mut K, place: &Standing, settled: &Settled<'_>) -> Result<bool> {
-        let Some(payload) = settled.payload else {
-            return Ok(false);
+/// Replaces the payload of a queued or leased URL. Returns true if it changed.
+fn replace_payload<K: Store>(ks: &mut K, place: &Standing, settled: &Settled<'_>) -> Result<bool> {
+    let Some(payload) = settled.payload else {
+        return Ok(false);
+    };
+    let payload = Some(payload).filter(|payload| !payload.is_empty());
+    with_packed(ks, |packed| {
+        let extra = packed.extra(&place.owner, settled.uri, &place.group);
+        if extra.payload == payload {
+            return false;
+        }
+        let url = extra.url.map(<[u8]>::to_vec);
+        let extra = Extra {
+            url: url.as_deref(),
+            payload,
         };
-        let payload = Some(payload).filter(|payload| !payload.is_empty());
-        self.with_known(ks, |packed| {
-            let extra = packed.extra(&place.owner, settled.uri, &place.group);
-            if extra.payload == payload {
-                return false;
-            }
-            let url = extra.url.map(<[u8]>::to_vec);
-            let extra = Extra {
-                url: url.as_deref(),
-                payload,
-            };
-            let here = packed.group_hash(&place.group);
-            packed.set_extra(&place.owner, settled.uri, Some(here), extra);
-            true
-        })
-    }
+        let here = packed.group_hash(&place.group);
+        packed.set_extra(&place.owner, settled.uri, Some(here), extra);
+        true
+    })
+}
 
-    /// Returns where a URL is queued or leased.
-    fn standing(
-        &self,
-        ks: &mut K,
-        execution: &[u8],
-        (url, found): (&[u8], Found),
-    ) -> Result<Option<Standing>> {
-        let Some(known) = found.known.filter(|known| known.state.has_text()) else {
-            return Ok(None);
-        };
-        self.with_known(ks, |packed| {
-            let (owner, group) = packed.group_of_url(execution, &known, url)?;
-            Some(Standing {
-                state: known.state,
-                attempts: known.attempts,
-                due: packed.due_of_url(execution, &known, url)?,
-                owner,
-                group,
-            })
+/// Returns where a URL is queued or leased.
+fn standing<K: Store>(
+    ks: &mut K,
+    execution: &[u8],
+    (url, found): (&[u8], Found),
+) -> Result<Option<Standing>> {
+    let Some(known) = found.known.filter(|known| known.state.has_text()) else {
+        return Ok(None);
+    };
+    with_packed(ks, |packed| {
+        let (owner, group) = packed.group_of_url(execution, &known, url)?;
+        Some(Standing {
+            state: known.state,
+            attempts: known.attempts,
+            due: packed.due_of_url(execution, &known, url)?,
+            owner,
+            group,
         })
-    }
+    })
 }
 
 /// A URL that is queued or leased.

@@ -222,3 +222,29 @@ impl Store for MemoryKeyspace {
         Ok(())
     }
 }
+
+/// Calls `act` with the packed frontier.
+///
+/// # Errors
+/// `PLAIN` if the frontier is in another storage.
+pub(super) fn with_packed<K: Store, T>(
+    ks: &mut K,
+    act: impl FnOnce(&mut Packed) -> T,
+) -> super::error::Result<T> {
+    let done = ks.packed(act)?;
+    done.ok_or_else(|| {
+        if ks.has_plain_writers() {
+            super::error::Error::Plain
+        } else {
+            super::error::Error::Moving
+        }
+    })
+}
+
+/// Checks that the frontier is packed.
+///
+/// # Errors
+/// `PLAIN` if the frontier is in plain storage or is being converted.
+pub fn check_packed<K: Store>(ks: &mut K) -> super::error::Result<()> {
+    with_packed(ks, |_| ())
+}

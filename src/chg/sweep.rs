@@ -81,7 +81,7 @@ impl<K: Store> Frontier<K> {
         let mut loaded = self.groups.load(ks, id)?;
         if loaded.missing.get() > 0 {
             self.groups.restore_leases(ks, &mut loaded, now)?;
-            self.save(ks, &loaded)?;
+            self.placing().save(ks, &loaded)?;
         }
         if loaded.group.options.paused {
             return Ok(false);
@@ -89,7 +89,7 @@ impl<K: Store> Frontier<K> {
         let closed = loaded.group.closed_until();
         if closed > now {
             let parked = Step::to(Placement::Reschedule(closed));
-            self.apply(ks, &mut loaded, &parked, now)?;
+            self.placing().apply(ks, &mut loaded, &parked, now)?;
             return Ok(false);
         }
         self.queues.leave_wait(ks, id)?;
@@ -104,8 +104,8 @@ impl<K: Store> Frontier<K> {
         loaded: &mut Loaded<K>,
         now: Millis,
     ) -> Result<()> {
-        self.reclaim(ks, loaded, now)?;
+        self.placing().reclaim(ks, loaded, now)?;
         let step = self.expire(ks, loaded, now)?;
-        self.apply(ks, loaded, &step, now)
+        self.placing().apply(ks, loaded, &step, now)
     }
 }

@@ -1,5 +1,5 @@
 //! Transitions of groups. A group and an event determine the new state of the group, its queue, and
-//! the effects on other keys. This module neither reads nor writes keys; `place` in `steps.rs`
+//! the effects on other keys. This module neither reads nor writes keys; `place` in `placing.rs`
 //! applies a step.
 
 use super::Token;

@@ -170,7 +170,7 @@ impl Check {
             loaded.group.keeps |= hidden;
             loaded.group.known = true;
             loaded.group.ours = true;
-            frontier.save(ks, &loaded)?;
+            frontier.placing().save(ks, &loaded)?;
             self.mended += u64::from(right != found) + u64::from(hidden);
             count += i128::from(right) - i128::from(found);
         }

@@ -221,7 +221,7 @@ impl Check {
         if self.repairs {
             let due = frontier.groups.due_of(ks, &loaded)?.max(self.now);
             frontier.queues.queue(ks, &mut loaded, due, self.now)?;
-            frontier.save(ks, &loaded)?;
+            frontier.placing().save(ks, &loaded)?;
             self.mended += 1;
         }
         Ok(())

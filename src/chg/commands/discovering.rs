@@ -1,7 +1,9 @@
 //! Known URLs: `CHG.SPACE`, `CHG.DISCOVER`, `CHG.SETTLE`, `CHG.KNOWN`, `CHG.COUNT` and `CHG.FORGET`.
 
 use crate::chg::add::Entered;
-use crate::chg::discover::{Asked, Selection, count_in_group, forget_selected};
+use crate::chg::discover::{
+    Asked, Selection, count_in_group, count_known, counts_in_group, forget_selected, known,
+};
 use crate::chg::grammar::{Count, Discover, Forget, Forgotten, Known, Settle, Space};
 use crawlspace_host::reply::Reply;
 use crawlspace_host::server::acl::Access;
@@ -76,10 +78,7 @@ impl Act for Known<'static> {
             execution, urls, ..
         } = asked;
         permit(call, &Touched::AnyGroup, Access::Read)?;
-        on_frontier(call, |cached, keys| {
-            cached.frontier.known(keys, execution, &urls)
-        })
-        .map(Answer::Reply)
+        on_frontier(call, |_, keys| known(keys, execution, &urls)).map(Answer::Reply)
     }
 }
 
@@ -90,9 +89,7 @@ impl Act for Count<'static> {
         permit(call, &Touched::AnyGroup, Access::Read)?;
         match asked.group {
             Some(group) => {
-                let counts = on_frontier(call, |cached, keys| {
-                    cached.frontier.counts_in_group(keys, execution, group)
-                })?;
+                let counts = on_frontier(call, |_, keys| counts_in_group(keys, execution, group))?;
                 if let Some(counts) = counts {
                     return Ok(Answer::Reply(counts));
                 }
@@ -100,10 +97,7 @@ impl Act for Count<'static> {
                 let work = Work::new(move || count_in_group(&owned[0], &owned[1]));
                 submit(call, None, ("count", &[execution, group]), work)
             }
-            None => on_frontier(call, |cached, keys| {
-                cached.frontier.count_known(keys, execution)
-            })
-            .map(Answer::Reply),
+            None => on_frontier(call, |_, keys| count_known(keys, execution)).map(Answer::Reply),
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::chg::error;
 use crate::chg::grammar::{EndUris, Expired, Extend, Next, Now, Release};
 use crate::chg::lease::{Fate, ReleaseReply, When};
 use crate::chg::next::{Ask, Lease, Search};
+use crate::chg::store::check_packed;
 use crate::chg::time::Millis;
 use crawlspace_host::reply::Reply;
 use crawlspace_host::server::acl::Access;
@@ -43,9 +44,9 @@ impl<'a> Wanted<'a> {
     }
 
     /// Refuses a request that a plain frontier cannot fulfil, before anything changes.
-    fn check(&self, cached: &CachedFrontier, keys: &mut FrontierKeys) -> error::Result<()> {
+    fn check(&self, keys: &mut FrontierKeys) -> error::Result<()> {
         if self.is_full() {
-            cached.frontier.check_packed(keys)?;
+            check_packed(keys)?;
         }
         Ok(())
     }
@@ -81,7 +82,7 @@ impl Act for Next<'static> {
         let ctx = call.ctx;
         on_frontier(call, |cached, keys| {
             cached.simulated = now.simulated;
-            wanted.check(cached, keys)?;
+            wanted.check(keys)?;
             if !cached.waiters.all.is_empty() {
                 // Serve the waiting clients first, because they have waited longer.
                 cached.serve(keys, now.ms)?;
@@ -103,7 +104,7 @@ fn next_of(
 ) -> Result<Answer, String> {
     let lease = on_frontier(call, |cached, keys| {
         cached.simulated = now.simulated;
-        wanted.check(cached, keys)?;
+        wanted.check(keys)?;
         // Serve the waiting clients first, because they have waited longer.
         cached.serve(keys, now.ms)?;
         let ask = wanted.ask(None);
@@ -202,7 +203,7 @@ impl Act for Release<'static> {
         on_frontier(call, |cached, keys| {
             cached.simulated = now.simulated;
             if let Some(wanted) = &wanted {
-                wanted.check(cached, keys)?;
+                wanted.check(keys)?;
             }
             let frontier = &mut cached.frontier;
             frontier.rounding = u64::from(!now.simulated);

@@ -4,6 +4,7 @@
 use crate::chg::grammar::{Block, DoneLimit, Group, Info, Limit, Now, Pause, Resume, Why};
 use crate::chg::hold::Target;
 use crate::chg::limiting::limit_done;
+use crate::chg::store::check_packed;
 use crawlspace_host::reply::Reply;
 use crawlspace_host::server::acl::Access;
 use crawlspace_host::server::command::{Act, Answer, Call};
@@ -65,7 +66,7 @@ impl Act for Limit<'static> {
         let Limit { chg, limits, .. } = asked;
         if let Some(done) = &limits.done {
             permit(call, &Touched::Groups(&[chg]), Access::Write)?;
-            on_frontier(call, |cached, keys| cached.frontier.check_packed(keys))?;
+            on_frontier(call, |_, keys| check_packed(keys))?;
             let DoneLimit { most, execution } = *done;
             let (group, owned, limits) = (chg.to_vec(), execution.to_vec(), limits.limits());
             let text = format!("{most} {limits:?}");

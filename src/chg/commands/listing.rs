@@ -2,6 +2,7 @@
 
 use crate::chg::grammar::{List, UriCursor, Uris};
 use crate::chg::hold::Target;
+use crate::chg::listing::list_urls;
 use crawlspace_compact::limits::chg::COUNT;
 use crawlspace_host::server::acl::Access;
 use crawlspace_host::server::command::{Act, Answer, Call};
@@ -46,7 +47,7 @@ impl Act for Uris<'static> {
                         Some(UriCursor::Execution(from)) => Some(from),
                         _ => None,
                     };
-                    frontier.list_urls(keys, execution, state, from, count)
+                    list_urls(keys, execution, state, from, count)
                 }
             }
         })

@@ -134,7 +134,7 @@ impl CachedFrontier {
             due = [due, next].into_iter().flatten().min();
         }
         let others = [
-            self.frontier.first_later(keys)?,
+            self.frontier.later.first_deadline(keys)?,
             self.frontier.next_idle(keys)?,
         ];
         Ok(others.into_iter().chain([due]).flatten().min())

@@ -67,7 +67,10 @@ impl World<PackedMemory> {
             let loaded = frontier.groups.load(ks, group).unwrap();
             let ends = loaded.group.first_deadline();
             ends.is_none_or(|deadline| deadline > at)
-                && frontier.has_due(ks, &loaded, execution, at).unwrap()
+                && frontier
+                    .judge()
+                    .has_due(ks, &loaded, execution, at)
+                    .unwrap()
         })
     }
 

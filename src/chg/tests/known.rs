@@ -4,10 +4,12 @@
 use std::collections::BTreeSet;
 
 use super::super::add::{Entered, Item};
-use super::super::discover::{Asked, Selection, count_in_group, forget_selected};
+use super::super::discover::{
+    Asked, Selection, count_in_group, count_known, forget_selected, known,
+};
 use super::super::known::{Known, State, UNIT};
 use super::super::limiting::limit_done;
-use super::super::listing::UrlCursor;
+use super::super::listing::{UrlCursor, list_urls};
 use super::super::settle::Settled;
 use super::*;
 
@@ -137,8 +139,8 @@ impl Memory {
     }
 
     fn known(&mut self, execution: usize, uri: u8) -> Option<String> {
-        let World { ks, frontier, .. } = &mut self.world;
-        let reply = frontier.known(ks, EXECUTIONS[execution], &[&url(uri)]);
+        let World { ks, .. } = &mut self.world;
+        let reply = known(ks, EXECUTIONS[execution], &[&url(uri)]);
         let Ok(Reply::Array(all)) = reply else {
             panic!("{reply:?}")
         };
@@ -359,8 +361,8 @@ impl Memory {
             if execution > 0 {
                 // These executions share a space that keeps no texts.
                 known.retain(|(_, state)| matches!(&state[..], "queued" | "leased"));
-                let World { ks, frontier, .. } = &mut self.world;
-                let listed = frontier.list_urls(ks, name, Some(State::Done), None, 9);
+                let World { ks, .. } = &mut self.world;
+                let listed = list_urls(ks, name, Some(State::Done), None, 9);
                 assert!(matches!(listed, Err(Error::Known(_))));
             }
             let mut listed = self.listed(name, None);
@@ -372,8 +374,8 @@ impl Memory {
             } else {
                 assert!(listed.iter().all(|listed| known.contains(listed)));
             }
-            let World { ks, frontier, .. } = &mut self.world;
-            let whole = frontier.count_known(ks, name).unwrap();
+            let World { ks, .. } = &mut self.world;
+            let whole = count_known(ks, name).unwrap();
             assert_eq!(numbers(&whole), all);
         }
     }
@@ -382,8 +384,8 @@ impl Memory {
     fn listed(&mut self, execution: &[u8], state: Option<State>) -> Vec<(Vec<u8>, String)> {
         let (mut listed, mut from) = (Vec::new(), None);
         loop {
-            let World { ks, frontier, .. } = &mut self.world;
-            let page = frontier.list_urls(ks, execution, state, from, 2).unwrap();
+            let World { ks, .. } = &mut self.world;
+            let page = list_urls(ks, execution, state, from, 2).unwrap();
             let Reply::Array(page) = page else {
                 panic!("{page:?}")
             };
