@@ -30,7 +30,7 @@ impl Earliest {
         self.0 = self.0.into_iter().chain(at).min();
     }
 
-    /// Returns true if no time at or after this time can be earlier than the result so far.
+    /// Returns true if the result so far is not later than this time.
     fn is_before(self, at: Millis) -> bool {
         self.0.is_some_and(|earliest| earliest <= at)
     }

@@ -105,8 +105,8 @@ pub struct Group {
     pub holds: SmallVec<[Hold; 1]>,
     /// The last release.
     pub last: Option<Released>,
-    /// Number of leased URIs in addition to one for each lease. The hash does not contain this number,
-    /// because only packed frontiers lease several URIs together.
+    /// Number of leased URIs minus the number of leases. The hash does not contain this number, because only packed
+    /// frontiers lease several URIs together.
     pub away: u64,
     /// Options that were set for the group.
     pub options: Options,

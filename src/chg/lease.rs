@@ -227,7 +227,7 @@ impl<K: Store> Groups<K> {
     }
 }
 
-/// Execution, name and new extra of a URI; see [`new_payload`].
+/// Execution and name of a URI, and the new additions to its record; see [`new_payload`].
 type NewPayload<'a> = (Vec<u8>, Vec<u8>, (Option<Vec<u8>>, &'a [u8]));
 
 /// Returns the leased URI whose payload a release replaces: execution, name, URL if the name is a key,

@@ -210,8 +210,8 @@ impl<K: Store> Frontier<K> {
         Ok(page(None, listed))
     }
 
-    /// Returns up to `count` queued URIs of a group, after a position:
-    /// `[cursor, [[execution, depth, due, attempts, uri] ...]]`, with the key behind a URI that has one.
+    /// Returns up to `count` queued URIs of a group, after a position: `[cursor, [[execution, depth, due, attempts,
+    /// uri] ...]]`, followed by the key if the URI has one.
     ///
     /// # Errors
     /// `NOCHG` if the group is unknown.

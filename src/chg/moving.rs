@@ -131,8 +131,7 @@ impl Moving {
 }
 
 impl<K: Store> Pair<'_, K> {
-    /// Combines the pauses and blocks. Both groups now count as one host, so the later of each two
-    /// times applies.
+    /// Combines the pauses and blocks. Both groups now count as one host, so the later time applies in each case.
     fn join_pauses(&mut self) {
         let (from, to) = (&self.from.group, &mut self.to.group);
         to.gate = to.gate.max(from.gate);

@@ -74,9 +74,8 @@ impl<K: Store> Frontier<K> {
         Ok(Swept::FromBusy)
     }
 
-    /// Moves a due group from `chg_wait` to `chg_ready`. If the group is blocked, moves it to the
-    /// end of its block instead; if it is paused, leaves it in place. Returns false in these two
-    /// cases.
+    /// Moves a due group from `chg_wait` to `chg_ready`. If the group is blocked, moves it to the end of its block
+    /// instead; if it is paused, leaves it in place. Returns false if the group is blocked or paused.
     fn make_ready(&mut self, ks: &mut K, id: &[u8], now: Millis) -> Result<bool> {
         let mut loaded = self.groups.load(ks, id)?;
         if loaded.missing.get() > 0 {

@@ -51,9 +51,8 @@ pub(super) struct Judge<'a, K: Store> {
 }
 
 impl<K: Store> Judge<'_, K> {
-    /// Decides how to handle a candidate, considering everything that can hold the group back. If
-    /// only paused URIs of a group are due, the group keeps its position even if something else
-    /// holds it back, too.
+    /// Decides how to handle a candidate, considering everything that can hold the group back. If only paused URIs of
+    /// a group are due, the group keeps its position, even if a block or a gate also holds it back.
     pub(super) fn verdict(
         &self,
         ks: &mut K,

@@ -157,8 +157,8 @@ impl Check {
         crawls.run(lent, sum).await
     }
 
-    /// Checks the owners of all hashes, and whether every hash is stored in its written spelling.
-    /// Runs first, because lookups in the records of crawls depend on the spelling.
+    /// Checks the owners of all hashes, and whether every hash is stored in the spelling that the module writes. Runs
+    /// first, because lookups in the records of crawls depend on the spelling.
     async fn check_merged<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         let census = lent.with(|index, _| index.spelling.begin_census(index.opening()));
         let mut all_written = true;

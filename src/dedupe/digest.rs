@@ -104,8 +104,8 @@ fn recognise(text: &[u8]) -> Option<(Algorithm, SmallVec<[u8; 32]>)> {
     }
 }
 
-/// Returns true if a field is `sha256:` and 64 lower-case hex digits. This is the most common
-/// spelling, and also the written one. The loop has no early return, so that it is vectorized.
+/// Returns true if a field is `sha256:` and 64 lower-case hex digits. This is the most common spelling, and also the
+/// one that the module writes. The loop has no early return, so that it is vectorized.
 fn is_written_sha256(field: &[u8]) -> bool {
     field.len() == 71
         && field.starts_with(b"sha256:")

@@ -58,7 +58,8 @@ pub struct UsualOriginal<'a> {
 /// Result of a lookup that reads only the packed index.
 #[derive(Clone, Copy)]
 enum Sight {
-    /// Found in the common case: the hash has its written spelling, and its owner is committed and not continued.
+    /// Found in the common case: the hash has the spelling that the module writes, and its owner is committed and not
+    /// continued.
     Usual,
     /// Neither a committed nor a visible crawl has the hash.
     Absent,
@@ -117,9 +118,9 @@ impl<K: Store> Index<K> {
         Ok(all)
     }
 
-    /// Looks up one hash as `Index::look_up` does, in the usual case: the index is packed, and the
-    /// hash has its written spelling. Appends the record to `record`. Returns `None` in all other
-    /// cases, which need `Index::look_up`.
+    /// Looks up one hash as `Index::look_up` does, in the usual case: the index is packed, and the hash has the
+    /// spelling that the module writes. Appends the record to `record`. Returns `None` in all other cases, which need
+    /// `Index::look_up`.
     pub fn look_up_usual<'a>(
         &'a self,
         packed: &'a Packed,

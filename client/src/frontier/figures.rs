@@ -139,7 +139,7 @@ map_reply! {
         token: u64,
         /// Number of URLs that the frontier remembers, in all states.
         known: u64,
-        /// Expected number of URLs that were taken for known ones by mistake, as a decimal number.
+        /// Expected number of new URLs that were mistaken for known ones, as a decimal number.
         known_expected_lost: String,
         /// Storage format of the frontier.
         storage: Storage,

@@ -162,8 +162,7 @@ async fn tunnel(
     proxy.write_all(&request).await.map_err(failed)?;
     proxy.flush().await.map_err(failed)?;
     let mut head = Vec::new();
-    // No bytes follow the head: they would be from the server behind the proxy, which sends nothing before
-    // our TLS handshake.
+    // No bytes follow the head, because the server behind the proxy sends nothing before our TLS handshake.
     while length(&head, 0).is_none() {
         if head.len() > MAX_HEAD || proxy.read_buf(&mut head).await.map_err(failed)? == 0 {
             return Err(failed(io::ErrorKind::UnexpectedEof.into()));

@@ -38,7 +38,7 @@ struct Wanted<'a> {
 }
 
 impl<'a> Wanted<'a> {
-    /// Returns true if the reply shows everything that belongs to a lease.
+    /// Returns true if the reply contains the details of each URI of a lease.
     fn is_full(&self) -> bool {
         self.uris.is_some() || self.gate.is_some() || self.execution.is_some()
     }

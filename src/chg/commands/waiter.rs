@@ -18,7 +18,7 @@ pub struct Waiter {
     pub count: usize,
     /// Maximum number of URIs of each lease.
     pub uris: usize,
-    /// True if the reply shows everything that belongs to a lease.
+    /// True if the reply contains the details of each URI of a lease.
     pub is_full: bool,
     /// Pause after which the group is free again; `None` if it is leased until the release.
     pub gate: Option<Millis>,

@@ -93,12 +93,12 @@ impl Reached {
 /// Identifies a recount. The recount ends when this value is dropped.
 pub struct Recounting(Arc<()>);
 
-/// Counts of URLs that are in progress.
+/// Recounts that are in progress.
 #[derive(Default)]
 struct Recounts(Vec<Recount>);
 
 impl Clone for Recounts {
-    /// Returns no counts, because the counts in progress belong to the jobs of the original.
+    /// Returns no recounts, because recounts belong to the jobs of the original.
     fn clone(&self) -> Recounts {
         Recounts::default()
     }

@@ -1,4 +1,4 @@
-//! Spaces: which URLs an execution, or several that share one, has discovered.
+//! Spaces: the URLs that one execution, or several executions that share a space, have discovered.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ pub struct Shape {
     pub is_wide: bool,
     /// The space is shared by executions.
     pub is_shared: bool,
-    /// The texts of URLs are kept when they are done or given up.
+    /// The texts of URLs are kept after the URLs are done or given up.
     pub keeps_text: bool,
 }
 
@@ -107,7 +107,7 @@ pub struct Space {
     texts: Texts,
     /// Additions to the records of queued and leased URLs, by fingerprint.
     extras: BTreeMap<Print, Box<[u8]>>,
-    /// Bytes of the extras.
+    /// Size of the additions, in bytes.
     extra_bytes: usize,
     /// The executions that use the space, by number.
     members: BTreeMap<u32, Box<[u8]>>,
@@ -126,7 +126,7 @@ impl Space {
         }
     }
 
-    /// Returns how its URLs are stored.
+    /// Returns the layout of its records.
     pub fn shape(&self) -> Shape {
         self.shape
     }
@@ -161,7 +161,7 @@ impl Space {
         records!(&self.records, table => table.prefetch(hashes));
     }
 
-    /// Returns the place of a fingerprint, and what is known of its URL.
+    /// Returns the place of a fingerprint, and the record of its URL.
     pub(in crate::chg) fn find(&self, print: &[u8]) -> (Place, Option<Known>) {
         let (place, record) = records!(&self.records, table => table.find(print));
         (
@@ -170,7 +170,8 @@ impl Space {
         )
     }
 
-    /// Returns what is known of the URL with a fingerprint. Accepts any bytes from 8 on, because logs may contain any.
+    /// Returns the record of the URL with a fingerprint. Accepts any fingerprint of at least 8 bytes, because logs
+    /// may contain any bytes.
     pub fn get(&self, print: &[u8]) -> Option<Known> {
         if print.len() != self.shape.print_bytes() {
             return None;
@@ -178,18 +179,18 @@ impl Space {
         self.find(print).1
     }
 
-    /// Returns true if anything belongs to URLs besides their records.
+    /// Returns true if the record of any URL has additions.
     pub fn has_extras(&self) -> bool {
         !self.extras.is_empty()
     }
 
-    /// Returns what belongs to the queued or leased URL with a fingerprint.
+    /// Returns the additions to the record of the queued or leased URL with a fingerprint.
     pub fn extra(&self, print: &[u8]) -> Extra<'_> {
         let bytes = self.extras.get(print);
         bytes.map_or(Extra::default(), |bytes| Extra::read(bytes))
     }
 
-    /// Returns what belongs to all URLs, as it is stored.
+    /// Returns the additions to the records of all URLs, in their stored form.
     pub(in crate::chg) fn extras(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let extras = self.extras.iter();
         extras.map(|(print, bytes)| (&print[..], &bytes[..]))
@@ -215,7 +216,7 @@ impl Space {
         self.extra_bytes -= before.map_or(0, |before| before.len());
     }
 
-    /// Returns the expected number of URLs that are wrongly taken for known ones: n²/2⁶⁵, or n²/2⁹⁷ with wide
+    /// Returns the expected number of new URLs that are mistaken for known ones: n²/2⁶⁵, or n²/2⁹⁷ with wide
     /// fingerprints.
     pub fn expected_lost(&self) -> f64 {
         let n = self.len() as f64;
@@ -282,9 +283,9 @@ pub struct Spaces {
     spaces: BTreeMap<Box<[u8]>, Space>,
     /// Limits of groups by the number of done URLs.
     pub limits: Limits,
-    /// Stored texts that were removed, which own symbol tables.
+    /// Stored texts that were removed, and whose symbol tables are yet to be released.
     pub(in crate::chg) removed: Vec<Vec<u8>>,
-    /// Present time in units of ten minutes, as of the last change.
+    /// Time of the last change, in units of ten minutes.
     pub clock: u32,
 }
 
@@ -293,7 +294,7 @@ pub struct Spaces {
 pub enum Misfit {
     /// The execution has another space.
     Other,
-    /// The space exists in another shape.
+    /// The space exists with another layout.
     Shape,
 }
 
@@ -344,10 +345,12 @@ impl Spaces {
         Some(execution)
     }
 
-    /// Gives an execution a space, which is made if it does not exist, and a number in it: the next one, unless given.
+    /// Gives an execution a space, which is created if it does not exist, and a number in the space: the next number,
+    /// unless one is given.
     ///
     /// # Errors
-    /// If the execution has another space, the space another shape, or the number belongs to another execution.
+    /// Fails if the execution has another space, if the space has another layout, or if the number belongs to another
+    /// execution.
     pub fn join(
         &mut self,
         execution: &[u8],
@@ -386,7 +389,7 @@ impl Spaces {
         Ok(())
     }
 
-    /// Takes its space from an execution without known URLs. The space goes with its last execution.
+    /// Detaches an execution without known URLs from its space. The space is deleted with its last execution.
     pub fn leave(&mut self, execution: &[u8]) {
         let Some(member) = self.members.remove(execution) else {
             return;
@@ -399,12 +402,12 @@ impl Spaces {
         }
     }
 
-    /// Stores what is known of a URL; `None` forgets it. Returns what was known before.
+    /// Stores the record of a URL; `None` forgets the URL. Returns the previous record.
     pub fn set(&mut self, name: &[u8], print: &[u8], known: Option<Known>) -> Option<Known> {
         self.set_at(name, print, None, known)
     }
 
-    /// Does the same as [`Spaces::set`]. The place of the record is searched unless it is given.
+    /// Works like [`Spaces::set`]. Searches for the place of the record unless it is given.
     pub(in crate::chg) fn set_at(
         &mut self,
         name: &[u8],
@@ -436,7 +439,7 @@ impl Spaces {
         before
     }
 
-    /// Stores what belongs to a queued or leased URL, in the form of [`Extra::write`].
+    /// Stores the additions to the record of a queued or leased URL, in the form of [`Extra::write`].
     pub(in crate::chg) fn set_extra(&mut self, name: &[u8], print: &[u8], bytes: &[u8]) {
         let Some(space) = self.spaces.get_mut(name) else {
             return;
@@ -505,7 +508,7 @@ impl Spaces {
     /// Adds records as they are stored.
     ///
     /// # Errors
-    /// Says what is wrong with the records.
+    /// Describes the fault in the records.
     pub fn load(&mut self, name: &[u8], records: &[u8]) -> Result<(), &'static str> {
         let space = self
             .spaces

@@ -1,8 +1,9 @@
-//! A hash table of records of fixed width, in about 3 bytes more than the width of each.
+//! A hash table of records of fixed width, which takes about 3 bytes per record in addition to the record.
 //!
-//! A record begins with its fingerprint, which is evenly distributed, so that it is its own hash. The buckets of a
-//! [`linear`](crawlspace_compact::linear) hash table are lists of chunks of the same size: buckets of many sizes in one
-//! block each would leave a third of the memory of the process unused, because buckets change their sizes all the time.
+//! A record begins with its fingerprint, which is evenly distributed and therefore also serves as its hash. The
+//! buckets of a [`linear`](crawlspace_compact::linear) hash table are lists of chunks of the same size. If each
+//! bucket were one block, a third of the memory of the process would be unused, because buckets constantly change
+//! their sizes.
 //!
 //! The list of the chunks also contains one byte of each fingerprint, the tag. A lookup compares the tags of a bucket,
 //! which are in a few adjacent cache lines, and reads only the records with the same tag.
@@ -23,20 +24,22 @@ const EACH: usize = 16;
 /// Number of chunks by which a list grows. Lists of many sizes would leave memory unused.
 const GROWTH: usize = 4;
 
-/// Position of the tag in a record. The first bytes of a record select its bucket, so that they tell less.
+/// Position of the tag in a record. The first bytes of a record select its bucket, so they distinguish the records of
+/// a bucket less well.
 const TAG: usize = 7;
 
 /// The bits of a hash that are not in the tag.
 const UNTAGGED: u64 = (1 << (8 * TAG)) - 1;
 
-/// A chunk of records: the tag of each, and the `R` other bytes, whose size in total is a size class of jemalloc.
+/// A chunk of records: the tag of each record, and its `R` other bytes. The total size of these bytes is a size class
+/// of jemalloc.
 #[derive(Clone, Debug)]
 struct Chunk<const R: usize> {
     tags: [u8; EACH],
     rests: Box<[[u8; R]; EACH]>,
 }
 
-/// Records in no order.
+/// Records in no particular order.
 #[derive(Clone, Debug, Default)]
 struct Records<const R: usize> {
     chunks: Vec<Chunk<R>>,
@@ -71,11 +74,12 @@ fn tag(hash: u64) -> u8 {
     (hash >> (8 * TAG)) as u8
 }
 
-/// Compares a tag with others. In the result, byte `i` is 0x80 if tag `i` matches, or, rarely, although it does not.
+/// Compares a tag with others. In the result, byte `i` is 0x80 if tag `i` matches, and in rare cases also if it does
+/// not.
 fn places_of(tag: u8, tags: &[u8; EACH]) -> u128 {
     const ONES: u128 = u128::MAX / 0xff;
     let differences = u128::from_le_bytes(*tags) ^ (ONES * u128::from(tag));
-    // Sets the highest bit of each byte that is zero. A borrow may also set that of the byte after it.
+    // Sets the highest bit of each byte that is zero. A borrow may also set the highest bit of the next byte.
     differences.wrapping_sub(ONES) & !differences & (ONES << 7)
 }
 
@@ -107,7 +111,7 @@ impl<const R: usize> Records<R> {
         (0..self.len).map(|n| self.get(n))
     }
 
-    /// Returns the number of the first record that meets a condition, of those that may have the tag of a hash.
+    /// Returns the number of the first record that may have the tag of a hash and meets a condition.
     fn find_tagged(&self, hash: u64, mut is_it: impl FnMut(usize) -> bool) -> Option<usize> {
         let tag = tag(hash);
         for (at, chunk) in self.chunks.iter().enumerate() {
@@ -197,7 +201,7 @@ impl<const R: usize> Records<R> {
 pub struct Place {
     /// Number of the record in its bucket.
     n: Option<usize>,
-    /// Number of additions and removals before.
+    /// Number of additions and removals before the look-up.
     age: u64,
 }
 
@@ -242,7 +246,7 @@ impl<const R: usize> Table<R> {
         (Place { n, age: self.age }, record)
     }
 
-    /// Stores a record with a fingerprint of `print_bytes`; its place is searched unless it is given and still valid.
+    /// Stores a record with a fingerprint of `print_bytes`; searches for its place unless a valid one is given.
     /// Returns the record that it replaces.
     pub(super) fn put(
         &mut self,

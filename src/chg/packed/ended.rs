@@ -1,4 +1,4 @@
-//! The texts of URLs that are neither queued nor leased, as spaces keep them.
+//! The texts of URLs that are neither queued nor leased, in the form in which spaces store them.
 //!
 //! A text consists of a varint, an optional key, an optional group id, and the compressed URI. The varint is
 //! the number of the symbol table times 4, plus 2 if a key identifies the URL, plus 1 if the id of the group

@@ -1,4 +1,4 @@
-//! The groups of a packed frontier: each one a block of bytes with a number, found by its id.
+//! The groups of a packed frontier: each group is a block of bytes with a number, and is found by its id.
 //!
 //! The most recently used groups are open: decoded, and written back when they are replaced by
 //! other groups.
@@ -115,7 +115,7 @@ pub(super) struct Groups {
     scratch: Vec<u8>,
     /// Cursor of the defragmentation of the URIs of a group.
     moved: u64,
-    /// Slots of groups whose URIs may be mixed.
+    /// Slots of groups whose URIs may be in two spellings.
     pub mixed: BTreeSet<u32>,
     watched: Watched,
 }

@@ -25,10 +25,10 @@ use crate::texts::Texts;
 /// A value read from a key.
 pub type Value = SmallVec<[u8; 64]>;
 
-/// Number of groups that a step of a scan looks at.
+/// Number of groups that one step of a scan visits.
 const STEP: u32 = 128;
 
-/// Hash of the numbers of leased URIs of groups in addition to one for each lease.
+/// Hash with the number of leased URIs of each group minus the number of its leases.
 const AWAY: &[u8] = b"chg_away";
 
 /// Sorted set of the leases with a second deadline.
@@ -52,11 +52,11 @@ pub struct Packed {
     pub(super) log: Log,
     pub(super) moving: Moving,
     pub(super) known: Spaces,
-    /// Present time in units of ten minutes.
+    /// Current time, in units of ten minutes.
     pub(super) unit: u32,
-    /// The log has the key of the hashes of group ids.
+    /// True if the log contains the key of the hashes of group ids.
     pub(super) is_announced: bool,
-    /// Groups entered whose counts may be wrong.
+    /// True if groups with possibly wrong counts have entered.
     pub(super) damaged: bool,
     /// Number of groups that store executions by name.
     pub(super) crowds: u32,
@@ -64,7 +64,7 @@ pub struct Packed {
     pub(super) asked: Asked,
 }
 
-/// Returns the set that a key stands for.
+/// Returns the set that a key represents.
 fn set_of(key: &Name) -> Option<usize> {
     match key.part {
         Part::Wait => Some(0),
@@ -88,7 +88,7 @@ pub struct Stored {
     pub fields: u64,
 }
 
-/// Returns the number of URIs of an execution that a group counts without keeping them.
+/// Returns the number of URIs of an execution that a group counts without storing them.
 fn counted(executions: &Executions, record: &Record, execution: &[u8]) -> u64 {
     if record.counts.is_empty() {
         return 0;
@@ -119,7 +119,7 @@ impl Packed {
         }
     }
 
-    /// Returns a group; a default one if it is not there.
+    /// Returns a group, or a default group if it does not exist.
     pub fn group(&mut self, key: &Name) -> Stored {
         match self.groups.find(key.id()) {
             None => Stored {
@@ -140,7 +140,7 @@ impl Packed {
         }
     }
 
-    /// Returns the number of leased URIs of a group in addition to one for each lease.
+    /// Returns the number of leased URIs of a group minus the number of its leases.
     pub(super) fn away(&self, id: &[u8]) -> u64 {
         let away = self.small.hashes.get(AWAY).and_then(|away| away.get(id));
         away.and_then(|away| parse_unsigned(away)).unwrap_or(0)
@@ -171,7 +171,7 @@ impl Packed {
         self.small.sorted.contains_key(LATER)
     }
 
-    /// Stores a group, and one more field.
+    /// Stores a group, and one additional field.
     pub fn put_group(&mut self, key: &Name, group: &Group, more: Option<(&[u8], &[u8])>) {
         self.set_away(key.id(), group.away);
         let slot = self.groups.enter(key.id());
@@ -190,7 +190,7 @@ impl Packed {
         }
     }
 
-    /// Stores the options of a group of which nothing else is known.
+    /// Stores the options of a group that has no other data.
     pub fn put_options(&mut self, key: &Name, options: &Options) {
         let slot = self.groups.enter(key.id());
         let record = &mut self.groups.change(slot).record;
@@ -358,7 +358,7 @@ impl Packed {
             .number(queued);
     }
 
-    /// Adds to the number in a field, which does not fall below zero; returns the number before.
+    /// Adds to the number in a field, which does not fall below zero; returns the previous number.
     pub fn hash_add(&mut self, key: &Name, field: &[u8], change: i64) -> u64 {
         if key.part == Part::Executions {
             let before = self.executions.queued(field).unwrap_or(0);
@@ -466,7 +466,7 @@ impl Packed {
         until < self.groups.end()
     }
 
-    /// Appends names of keys that start with the prefix: those of groups; returns false at the end.
+    /// Appends the names of the groups' keys that start with the prefix; returns false at the end.
     pub fn keys_scan(&self, prefix: &[u8], cursor: &mut u64, out: &mut Batch) -> bool {
         self.scan_slots(cursor, |packed, slot| {
             let key = [
@@ -724,7 +724,7 @@ impl Packed {
         }
     }
 
-    /// Stores a number. The total of all executions follows from theirs.
+    /// Stores a number. The total is computed from the numbers of all executions.
     pub fn set_number(&mut self, key: &Name, n: i64) {
         if key.part != Part::Total {
             self.log
@@ -757,7 +757,7 @@ impl Packed {
         has_changed.then(|| self.take_log())
     }
 
-    /// Returns the log. The first one begins with the key of the hashes of group ids.
+    /// Returns the log. The first log begins with the key of the hashes of group ids.
     pub fn take_log(&mut self) -> Vec<u8> {
         let log = self.log.take();
         if self.is_announced || self.log.is_off {
@@ -783,7 +783,8 @@ impl Packed {
             + self.texts.borrow().memory()
     }
 
-    /// Returns the number of memory blocks. It may be too low for large frontiers, which have many in any case.
+    /// Returns the number of memory blocks. The number may be too low for a large frontier, which has many blocks in
+    /// any case.
     pub fn free_effort(&self) -> usize {
         let orders = self.sets.iter().chain([&self.ready]);
         self.groups.pieces()

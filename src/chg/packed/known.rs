@@ -18,7 +18,7 @@ use super::ended::{Ended, table_of};
 use super::keys::Packed;
 use super::log::{Entries, Kind, Log};
 
-/// The record of a URL: the one that it has, or the fingerprint that it would get.
+/// The record of a URL or, if there is none, the fingerprint that the URL would get.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
     /// Its fingerprint.
@@ -40,10 +40,10 @@ pub(super) struct Noted {
     text: Option<Box<Ended>>,
 }
 
-/// Maximum size of what belongs to a URL.
+/// Maximum size of the additions to a record.
 const EXTRA_BYTES: usize = uris::URI_BYTES + PAYLOAD_BYTES + 8;
 
-/// Returns the number of a shape in the log.
+/// Returns the number that represents a layout in the log.
 fn shape_number(shape: Shape) -> u64 {
     u64::from(shape.is_wide) | u64::from(shape.is_shared) << 1 | u64::from(shape.keeps_text) << 2
 }
@@ -59,8 +59,8 @@ impl Packed {
         &self.known.limits
     }
 
-    /// Sets the limit of an execution in a group; 0 removes it. `counts` are those of the URLs of the execution with the
-    /// hash of this group; they are ignored if a limit needs them already.
+    /// Sets the limit of an execution in a group; 0 removes it. `counts` are the counts of the execution's URLs in
+    /// groups with the hash of this group; they are ignored if another limit already has these counts.
     pub fn set_limit(&mut self, execution: &[u8], id: &[u8], most: u64, counts: Counts) {
         let mut of = self.known.limits.of(id);
         let before = of.find(|(other, ..)| **other == *execution);
@@ -108,7 +108,7 @@ impl Packed {
         self.known.limits.take_turned()
     }
 
-    /// Says what time it is, for the changes of known URLs that follow.
+    /// Sets the current time for the following changes of known URLs.
     pub fn set_clock(&mut self, now: Millis) {
         self.unit = (now / UNIT).min(0xff_ffff) as u32;
     }
@@ -124,7 +124,7 @@ impl Packed {
     /// Gives an execution a space.
     ///
     /// # Errors
-    /// If the execution has another space, or the space another shape.
+    /// Fails if the execution has another space, or if the space has another layout.
     pub fn join_space(
         &mut self,
         execution: &[u8],
@@ -141,7 +141,7 @@ impl Packed {
         Ok(())
     }
 
-    /// Takes its space from an execution.
+    /// Detaches an execution from its space.
     pub fn leave_space(&mut self, execution: &[u8]) {
         self.log.begin(Kind::Leave).name(execution);
         self.known.leave(execution);
@@ -153,8 +153,8 @@ impl Packed {
         self.known.set(space, print, None);
     }
 
-    /// Records that a URL that is neither queued nor leased is done. Returns false if that is known. `found` is its
-    /// record.
+    /// Records that a URL that is neither queued nor leased is done. Returns false if this was recorded before.
+    /// `found` is its record.
     pub fn mark_done(
         &mut self,
         execution: &[u8],
@@ -217,7 +217,7 @@ impl Packed {
         Ended::read(text, &self.texts.borrow()).ok()
     }
 
-    /// Gives a URL that is neither queued nor leased to another group.
+    /// Assigns a URL that is neither queued nor leased to another group.
     pub fn regroup_url(&mut self, space: &[u8], print: &[u8], known: Known, to: &[u8]) {
         let group = self.group_hash(to);
         self.put_url(space, print, Known { group, ..known });
@@ -270,7 +270,7 @@ impl Packed {
         }
     }
 
-    /// Stores what belongs to a queued or leased URL.
+    /// Stores the additions to the record of a queued or leased URL.
     pub fn set_extra(&mut self, execution: &[u8], url: &[u8], here: Option<u32>, extra: Extra<'_>) {
         let found = self.find_url(execution, url, here);
         if let Some(found) = found.filter(|found| found.known.is_some()) {
@@ -278,7 +278,7 @@ impl Packed {
         }
     }
 
-    /// Stores what belongs to the queued or leased URL with a fingerprint.
+    /// Stores the additions to the record of the queued or leased URL with a fingerprint.
     pub(super) fn put_extra(&mut self, execution: &[u8], print: &[u8], extra: Extra<'_>) {
         let Some((member, space)) = self.known.of(execution) else {
             return;
@@ -292,7 +292,7 @@ impl Packed {
         self.known.set_extra(&name, print, &bytes);
     }
 
-    /// Returns what belongs to a URL that is queued or leased in a group.
+    /// Returns the additions to the record of a URL that is queued or leased in a group.
     pub fn extra(&self, execution: &[u8], url: &[u8], chg: &[u8]) -> Extra<'_> {
         let Some((_, space)) = self.known.of(execution) else {
             return Extra::default();
@@ -304,12 +304,12 @@ impl Packed {
         found.map_or(Extra::default(), |found| space.extra(&found.print))
     }
 
-    /// Returns the hash of a group, as records have it.
+    /// Returns the hash of a group, in the form in which records store it.
     pub fn group_hash(&self, id: &[u8]) -> u32 {
         self.groups.short_hash(id)
     }
 
-    /// Finds the record of a URL. The text of a queued or leased one is compared; `here` is the hash of a group that is
+    /// Finds the record of a URL. Compares the text of a queued or leased URL; `here` is the hash of a group that is
     /// known to have the URL.
     pub fn find_url(&self, execution: &[u8], url: &[u8], here: Option<u32>) -> Option<Found> {
         let (_, space) = self.known.of(execution)?;
@@ -398,8 +398,8 @@ impl Packed {
         Some((owner.to_vec(), self.groups.id(slot).to_vec()))
     }
 
-    /// Returns the records that a change of the URIs of a group will change, before it is made. `added` is the record of
-    /// a URL that is added, if it was found already.
+    /// Returns the records that a change of a group's URIs will update. Must be called before the change. `added` is
+    /// the record of the URL that is added, if the caller has already found it.
     pub(super) fn note(
         &self,
         slot: Option<u32>,
@@ -543,7 +543,7 @@ impl Packed {
         leased.flatten()
     }
 
-    /// Changes the records after the change of the URIs was made.
+    /// Updates the records after the URIs have changed.
     pub(super) fn settle(
         &mut self,
         slot: u32,
@@ -709,7 +709,7 @@ impl Packed {
         Ok(())
     }
 
-    /// Writes everything that is known as log entries; with `singly`, one for each URL.
+    /// Writes all known URLs as log entries; with `singly`, one entry for each URL.
     pub(super) fn known_entries(
         &self,
         log: &mut Log,
@@ -807,7 +807,7 @@ fn log_member(log: &mut Log, execution: &[u8], member: &Member, space: &Space) {
 }
 
 impl Changed {
-    /// Returns true if the change may have changed what is known of URLs.
+    /// Returns true if the change may have affected known URLs.
     pub(super) fn changes_urls(self) -> bool {
         !matches!(self, Changed::Nothing | Changed::Weighed)
     }
@@ -815,7 +815,7 @@ impl Changed {
 
 #[cfg(test)]
 impl Packed {
-    /// Checks that what is known agrees with the queues.
+    /// Checks that the records of known URLs agree with the queues.
     pub(super) fn verify_known(&self) {
         for (execution, member) in self.known.members() {
             let mut counts = [0; 4];

@@ -88,7 +88,7 @@ pub(super) enum Kind {
     Unknown,
     /// A queued or leased URL gets a URI or a payload: name of the space, fingerprint, both.
     Extra,
-    /// A limit of a group by the number of done URLs: execution, group, number, or 0 without a limit.
+    /// A group's limit of done URLs: execution, group, number (0 removes the limit).
     Limit,
     /// Counts of an execution in groups with a hash: execution, hash, number of URLs in each state.
     Tally,

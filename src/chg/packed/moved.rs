@@ -64,7 +64,7 @@ pub struct Entering {
     pub exists: bool,
     /// Scores in `chg_wait`, `chg_busy` and `chg_idle`.
     pub scores: [Option<f64>; SETS],
-    /// URIs that are counted without being kept, by execution.
+    /// URIs that are counted without being stored, by execution.
     pub counts: Vec<(Vec<u8>, u64)>,
     /// Group of the lease that was granted with the last release.
     pub next: Option<Id>,
@@ -226,7 +226,7 @@ impl Packed {
         is_done
     }
 
-    /// Returns the id of a group whose URIs may be mixed.
+    /// Returns the id of a group whose URIs may be in two spellings.
     pub fn mixed_group(&mut self) -> Option<Id> {
         loop {
             let &slot = self.groups.mixed.first()?;

@@ -12,7 +12,7 @@ use super::super::group::{FIELDS, Group, Hold, Id, Options, Released, Text};
 use super::super::politeness::Backoff;
 use super::super::time::{ARRIVALS, Millis, unzigzag, zigzag};
 
-/// The numbers of URIs that a group counts without keeping them, by execution.
+/// The numbers of URIs that a group counts without storing them, by execution.
 pub(super) type Counts = SmallVec<[(u32, u64); 1]>;
 
 /// A group with its positions in the queues.

@@ -1,4 +1,4 @@
-//! Logs as replicas apply them, and a packed frontier as a sequence of logs, in files.
+//! Applies logs on replicas, and stores a packed frontier in files as a sequence of logs.
 //!
 //! A file begins with the symbol tables and the executions, followed by the groups and URIs that refer to
 //! them, in the same form as in memory. Loading checks everything but does not expand compressed URIs, so a
@@ -30,7 +30,7 @@ pub const ENVELOPE: Envelope = Envelope {
 /// stays below [`CHUNK_BYTES`] even with its last entry.
 const ENOUGH: usize = CHUNK_BYTES / 2;
 
-/// Flags of the URIs of a group: executions are stored by name, and URIs are mixed.
+/// Flags of the URIs of a group: executions are stored by name (`CROWD`), and URIs are in two spellings (`MIXED`).
 const CROWD: u64 = 1;
 const MIXED: u64 = 2;
 

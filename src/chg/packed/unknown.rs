@@ -65,8 +65,8 @@ impl Packed {
         (unknown.collect(), next)
     }
 
-    /// Corrects the record of a URL. Forgets records of the URL under its other fingerprints: an earlier one was
-    /// in use when they were stored, and no longer is.
+    /// Corrects the record of a URL. Forgets records of the URL under its other fingerprints, which were stored while
+    /// another URL used an earlier fingerprint.
     pub fn record_url(&mut self, unknown: Unknown) {
         let Some((member, space)) = self.known.of(&unknown.execution) else {
             return;

@@ -1,4 +1,4 @@
-//! The URIs of a packed group, in the words that clients know.
+//! The URIs of a packed group, in the form that clients use.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -19,8 +19,8 @@ use super::name::Name;
 use super::spelling::Spelling;
 use crate::texts::Texts;
 
-/// Numbers of URIs at which a group gets the newest symbol table. The first groups of a frontier are made before tables
-/// are learned. More URIs would take too long. Lower in tests.
+/// Numbers of URIs at which a group gets the newest symbol table. The first groups of a frontier are created before
+/// tables are trained. Compressing more URIs at once would take too long. Lower in tests.
 const RESPELLED: RangeInclusive<u64> = if cfg!(test) { 1..=128 } else { 16..=128 };
 
 /// Numbers of executions.
@@ -53,7 +53,7 @@ pub(super) fn numbers(stock: &Stock) -> Numbers {
     stock.uris.ids().map(number_of).collect()
 }
 
-/// Holds the executions that URIs have in addition to those before, which are in order.
+/// Holds the executions of the URIs that are not among the executions before the change, which are sorted.
 pub(super) fn hold_added(executions: &mut Executions, stock: &Stock, before: &[u32]) {
     for number in numbers(stock) {
         if before.binary_search(&number).is_err() {
@@ -62,8 +62,7 @@ pub(super) fn hold_added(executions: &mut Executions, stock: &Stock, before: &[u
     }
 }
 
-/// The words in which the URIs of a group are stored: numbers of executions (names if there are many), and compressed
-/// URIs.
+/// The stored form of the URIs of a group: numbers of executions (names if there are many), and compressed URIs.
 struct Spelled<'a> {
     executions: &'a Executions,
     texts: &'a RefCell<Texts>,
@@ -105,7 +104,7 @@ impl Words for Spelled<'_> {
     }
 }
 
-/// Calls `read` with the URIs of a group, as clients know them.
+/// Calls `read` with the URIs of a group, in the form that clients use.
 fn read_in<T>(
     (executions, texts): (&Executions, &RefCell<Texts>),
     id: &[u8],
@@ -152,7 +151,7 @@ impl Packed {
         self.change_uris_of(key.id(), op, None, look)
     }
 
-    /// Queues a URL whose record was just found. `extra` is what belongs to it.
+    /// Queues a URL whose record was just found. `extra` contains the additions to its record.
     pub fn add_url(&mut self, id: &[u8], add: &Op<'_>, found: Found, extra: Extra<'_>) -> Changed {
         let (changed, _) = self.change_uris_of(id, add, Some(found), |_| ());
         if let (Changed::Added, Op::Add { execution, .. }) = (changed, add)
@@ -163,7 +162,8 @@ impl Packed {
         changed
     }
 
-    /// Changes the URIs of a group. `found` is the record of a URL that is added, if it was found already.
+    /// Changes the URIs of a group. `found` is the record of the URL that is added, if the caller has already found
+    /// it.
     fn change_uris_of<T>(
         &mut self,
         id: &[u8],
@@ -365,7 +365,7 @@ impl Packed {
         (changed, Some(seen))
     }
 
-    /// Prepares a group without URIs for the first one.
+    /// Prepares a group without URIs for its first URI.
     fn begin_stock(&mut self, slot: u32, id: &[u8], first_uri: &[u8]) {
         let stock = Stock {
             spelling: Spelling::new(self.texts.get_mut(), id, first_uri),

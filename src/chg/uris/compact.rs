@@ -132,7 +132,7 @@ impl Uris {
     }
 
     /// Restores a value from its compact form in a file. Numbers and times are checked, and `knows` checks the stored
-    /// executions; URIs are not.
+    /// executions; URIs are not checked.
     ///
     /// # Errors
     /// Fails if the bytes are malformed.

@@ -164,7 +164,7 @@ impl Page {
         found.map(|head| head.place)
     }
 
-    /// Visits URIs from a position on until `each` returns false. Returns false if `each` did.
+    /// Visits URIs from a position on until `each` returns false. Returns false if `each` returned false.
     pub(super) fn walk(&self, from: Position, each: &mut dyn FnMut(Record<'_>) -> bool) -> bool {
         let mut records = self.records();
         while let Some(record) = records.step() {

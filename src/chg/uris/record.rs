@@ -157,7 +157,7 @@ pub(super) fn append_rest(
     out.extend_from_slice(rest);
 }
 
-/// A decoded record whose URI has not been put together yet.
+/// A decoded record whose URI is not assembled yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecordHead<'a> {
     pub(super) place: Position,
@@ -189,7 +189,7 @@ impl RecordHead<'_> {
     }
 }
 
-/// Reads the heads of records one after the other, without putting their URIs together.
+/// Reads the heads of records one after the other, without assembling their URIs.
 #[derive(Clone, Copy)]
 pub(super) struct Heads<'a> {
     bytes: &'a [u8],

@@ -137,7 +137,7 @@ pub fn on_index<T>(
 /// Keys of an index for a permission check.
 #[derive(Clone, Copy)]
 pub enum Keys<'a> {
-    /// A key that the index has once.
+    /// A key that exists once per index.
     One(Pick<RmString>),
     /// The keys of a group.
     All(Group),
@@ -208,9 +208,9 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
     });
 }
 
-/// Records that an index must be invalidated: a plain client wrote to its merged index under one of its
-/// names, or if the index lost a key that decides who owns a hash. A timer then invalidates what the index
-/// stores about spellings and holders.
+/// Records that an index must be invalidated, because a plain client wrote to its merged index (under either of its
+/// names), or because the index lost a key that determines the owners of hashes. A timer then invalidates what the
+/// index stores about spellings and holders.
 fn note_invalidated(ctx: Ctx, (db, key): (c_int, &[u8]), prefix: &[u8], role: Shared) {
     if prefix.len() > PREFIX_BYTES {
         return;
@@ -229,8 +229,8 @@ fn note_invalidated(ctx: Ctx, (db, key): (c_int, &[u8]), prefix: &[u8], role: Sh
     }
 }
 
-/// Clears the `written` flag of indexes that plain clients wrote to. The flag means that every hash
-/// is stored only in its written form.
+/// Clears the `written` flag of indexes that plain clients wrote to. The flag means that every hash is stored only in
+/// the spelling that the module writes.
 extern "C" fn invalidate_noted(ctx: RawCtx, _: *mut c_void) {
     // SAFETY: the server hands a live context to this callback, on its main thread.
     let ctx = unsafe { Ctx::new(ctx) };

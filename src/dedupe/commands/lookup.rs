@@ -21,7 +21,7 @@ use super::metrics;
 /// True after a look-up in a packed index. Until then, [`Act::act_shortly`] returns without trying.
 static MAY_BE_SHORT: AtomicBool = AtomicBool::new(false);
 
-/// Passes hashes in their written spelling to the key space, which can reuse these server strings.
+/// Passes hashes in the spelling that the module writes to the key space, which can reuse these server strings.
 pub fn offer<'a>(
     keys: &mut RedisKeyspace,
     profile: Profile,
@@ -126,7 +126,7 @@ fn is_format_record(option: &[u8], format: &[u8]) -> bool {
     option.eq_ignore_ascii_case(b"FORMAT") && format.eq_ignore_ascii_case(b"RECORD")
 }
 
-/// Sends a found record as an array with that number of fields.
+/// Sends a found record as an array with this number of fields.
 fn send_hit(ctx: Ctx, crawl: &[u8], record: &Record<'_>, fields: usize) {
     send_array(ctx, fields);
     send_bulk(ctx, crawl);

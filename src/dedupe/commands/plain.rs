@@ -96,8 +96,8 @@ fn rename(words: &Words<'_>) -> Option<&'static str> {
     may_be_packed.then_some(name)
 }
 
-/// Notes that there may be a packed index with this prefix, and checks it after a time. A packed
-/// index that was made by the running command is served from the next command on.
+/// Records that there may be a packed index with this prefix, and checks this later. A packed index that the running
+/// command creates is served from the next command on.
 fn note(db: c_int, prefix: &[u8], is_packed: bool) {
     let Some(mut prefixes) = PREFIXES.try_borrow() else {
         return;
@@ -121,7 +121,7 @@ fn note(db: c_int, prefix: &[u8], is_packed: bool) {
     }
 }
 
-/// Notes the storage of an index after the module changed the index.
+/// Records the storage of an index after the module changed the index.
 pub fn note_storage(db: c_int, index: &RedisIndex) {
     if index.places.packed_key().is_some() {
         note(db, index.prefix(), true);
@@ -137,7 +137,7 @@ pub fn check_soon() {
     }
 }
 
-/// Notes a packed index whose key changed, and schedules a check after other changes.
+/// Records a packed index whose key changed, and schedules a check after other changes.
 pub fn on_change(change: Change<'_>) {
     match change {
         Change::Key(db, key) => {
@@ -201,8 +201,8 @@ extern "C" fn check(ctx: RawCtx, _: *mut c_void) {
     });
 }
 
-/// Returns true if there is a packed index with this prefix in the selected database. It may be
-/// empty, so that there is no value yet.
+/// Returns true if there is a packed index with this prefix in the selected database. The index may be empty, and
+/// then has no value yet.
 fn is_packed(keys: &mut RedisKeyspace, prefix: &[u8]) -> bool {
     let key = |name: &str| RmString::new(&[prefix, name.as_bytes()].concat());
     let has_value = packed_names().any(|name| keys.holds(&key(name)) == Holds::Packed);

@@ -53,7 +53,7 @@ struct CachedCrawl<N> {
     counts: N,
     is_committed: Option<bool>,
     is_uncommitted: Option<bool>,
-    /// True if every field of its records is known to have its written spelling.
+    /// True if every field of its records is known to have the spelling that the module writes.
     is_written: Option<bool>,
 }
 
@@ -141,13 +141,13 @@ impl<K: Store> Crawls<K> {
         is_finished.then_some(&known.records)
     }
 
-    /// Returns true if every field of the crawl's records is known to have its written spelling.
+    /// Returns true if every field of the crawl's records is known to have the spelling that the module writes.
     /// Returns `None` if that was not checked yet.
     pub(super) fn is_written(&self, crawl: &[u8]) -> Option<bool> {
         self.get(crawl)?.is_written
     }
 
-    /// Records whether every field of the crawl's records has its written spelling.
+    /// Records whether every field of the crawl's records has the spelling that the module writes.
     pub(super) fn set_written(&mut self, ks: &mut K, crawl: &[u8], is: bool) {
         self.cached(ks, crawl).is_written = Some(is);
     }
@@ -281,7 +281,7 @@ impl<K: Store> Crawls<K> {
 }
 
 impl<K: Store> Index<K> {
-    /// Returns true if every field of the crawl's records is known to have its written spelling.
+    /// Returns true if every field of the crawl's records is known to have the spelling that the module writes.
     pub(crate) fn has_written_records(&mut self, ks: &mut K, crawl: &[u8]) -> bool {
         if let Some(known) = self.crawls.is_written(crawl) {
             return known;

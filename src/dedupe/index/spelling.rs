@@ -1,9 +1,9 @@
 //! The spellings of a hash.
 //!
-//! The module's commands write each hash in one form. Plain clients may have written another form,
-//! so a lookup that finds nothing tries all forms. It does so only in hashes that plain clients may
-//! have written to. For the merged index, the field `written` of the `crawlspace` key stores the
-//! size that the merged index had when all of its fields were in their written form.
+//! The module's commands write each hash in one form. Plain clients may have written another form, so a lookup that
+//! finds nothing tries all forms. It does so only in hashes that plain clients may have written to. For the merged
+//! index, the field `written` of the `crawlspace` key stores the size that the merged index had when all of its
+//! fields were in the spelling that the module writes.
 
 use crawlspace_host::text::parse_unsigned;
 
@@ -20,7 +20,8 @@ pub struct Spelling<K: Store> {
     /// Name of the key with the field `written`.
     meta: K::Name,
     profile: Profile,
-    /// True if every field is known to have its written form, so that lookups need not try the other forms.
+    /// True if every field is known to have the spelling that the module writes, so that lookups need not try the
+    /// other forms.
     is_written: bool,
     /// The value of `written` in the `crawlspace` key.
     size: Option<u64>,
@@ -70,14 +71,13 @@ impl<K: Store> Spelling<K> {
         (opening, self.oddities)
     }
 
-    /// Ends a check that found all fields in their written form. Ignores the result if another form
-    /// was added in the meantime, or if the index was reopened because other clients changed its
-    /// keys.
+    /// Ends a check that found all fields in the spelling that the module writes. Ignores the result if another form
+    /// was added in the meantime, or if the index was reopened because other clients changed its keys.
     pub fn end_census(&mut self, opening: u64, begun: (u64, u64)) {
         self.is_written |= self.begin_census(opening) == begun;
     }
 
-    /// Returns true if every hash of the merged index is known to have its written form.
+    /// Returns true if every hash of the merged index is known to have the spelling that the module writes.
     pub(crate) fn is_written(&self) -> bool {
         self.is_written
     }
@@ -159,8 +159,8 @@ impl<K: Store> Spelling<K> {
 }
 
 impl<K: Store> Index<K> {
-    /// Stores whether the merged index has only written forms, so that a restart does not have to
-    /// check all of it. Must be called at the end of every step that changed the merged index.
+    /// Stores whether all fields of the merged index have the spelling that the module writes, so that a restart does
+    /// not have to check all of it. Must be called at the end of every step that changed the merged index.
     ///
     /// # Errors
     /// `WRONGTYPE` if a key holds another type; errors of the server.
@@ -237,7 +237,8 @@ fn foreign_record<K: Store>(
     })
 }
 
-/// Returns the first value that `get` finds under a spelling other than the written one, and that spelling.
+/// Returns the first value that `get` finds under a spelling other than the one that the module writes, and that
+/// spelling.
 fn in_other_spellings<V>(
     profile: Profile,
     digest: &Digest,

@@ -1,4 +1,4 @@
-//! Tests of finding runs, and of reading them back.
+//! Tests that runs are found, and can be read back.
 
 use super::*;
 use proptest::prelude::*;

@@ -243,7 +243,7 @@ fn every_command_of_the_documentation_has_a_call() {
         let page = page.unwrap();
         let name = page.file_name().into_string().unwrap();
         let command = name.trim_end_matches(".md").to_uppercase();
-        // The server runs some commands in place of its own, which clients send.
+        // Some commands replace a command of the server; clients send the original command, not the replacement.
         let text = std::fs::read_to_string(page.path()).unwrap();
         let is_sent = !text.contains("Programs do not send this command themselves.");
         if command != "README" && is_sent {

@@ -151,7 +151,8 @@ fn architecture_pages_name_existing_files() {
         // Folders named on the page, to which paths may be relative.
         let named = code(&text).filter(|word| word.ends_with('/') && !at(word).is_empty());
         let named: BTreeSet<&str> = named.chain([""]).collect();
-        // In a table of questions, the header names a folder, and a cell names a file in it and words of that file.
+        // In a table of code locations, the header names a folder; a cell names a file in that folder and identifiers
+        // in that file.
         let mut columns: Vec<&str> = Vec::new();
         for (number, line) in text.lines().enumerate() {
             let mut say = |what: String| wrong.push(format!("{page}:{}: {what}", number + 1));

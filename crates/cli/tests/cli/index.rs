@@ -664,7 +664,7 @@ fn small_files_take_few_commands() {
         .map(|file| {
             let mut warc = Warc::new(folder.path(), &format!("{file}.warc.gz"));
             for n in 0..10 {
-                // Half of the payloads are in the file before, too.
+                // Half of the payloads are also in the previous file.
                 let url = format!("http://e/{file}/{n}");
                 warc.capture("response", &url, &hash(file * 5 + n), b"body");
             }

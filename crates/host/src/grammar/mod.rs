@@ -161,8 +161,8 @@ macro_rules! grammar {
             $(where $check)?
         }
     };
-    // This module contains the shapes under the names of their fields. A function that is never
-    // called infers their types.
+    // This module contains the shapes under the names of their fields. Their types are inferred in a function that is
+    // never called.
     (
         @shapes $($head:ident = $head_shape:expr,)*
         $({ $($option:ident = $option_shape:expr,)* } $($tail:ident = $tail_shape:expr,)*)?

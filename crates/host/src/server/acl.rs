@@ -92,9 +92,8 @@ impl User {
             if !name.is_null() {
                 SEEN.borrow()[id as usize % SEEN_CLIENTS] = id;
             }
-            // The client of a script is not in the table of clients, and has the user of the
-            // script's caller. Outside of scripts, do not ask for the user of a client without a
-            // user: Redis 7.0 crashes.
+            // The client of a script is not in the table of clients; its user is the user of the script's caller.
+            // Outside of scripts, do not request the user name of a client that has no user: Redis 7.0 would crash.
             if name.is_null() && context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_LUA != 0 {
                 name = rm!(RedisModule_GetCurrentUserName(ctx.raw()));
             }

@@ -566,7 +566,7 @@ fn index_queued() {
 /// Returns the folder for the indexes of a folder of WARC files.
 fn cache_of(folder: &Path, cache: Option<&Path>) -> PathBuf {
     let cache = match cache {
-        // Folders that share a cache have a folder in it each.
+        // Each folder that shares the cache has its own folder in it.
         Some(cache) => {
             let name = folder.file_name().unwrap_or_default().to_string_lossy();
             let hash = hash(folder.as_os_str().as_encoded_bytes());

@@ -52,7 +52,7 @@ pub struct Part {
     name: &'static str,
     /// Names of the pieces of the part, separated by spaces.
     pieces: &'static str,
-    /// Name of the page of the part.
+    /// Name of the documentation page with the results of this part.
     page: &'static str,
     /// True if the part is measured only with `--scale`, because it takes long.
     is_scale: bool,

@@ -4,7 +4,7 @@ use super::super::uris::numbers;
 use super::*;
 
 impl Packed {
-    /// Checks that all parts agree.
+    /// Checks that all parts are consistent.
     pub(in crate::chg) fn verify(&self) {
         self.verify_known();
         let mut listed = 0;

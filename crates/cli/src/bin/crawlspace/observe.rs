@@ -242,7 +242,7 @@ impl ShardedIndexes {
                 }
                 Err(error) => {
                     *server = None;
-                    // If a server is down, the index may be there.
+                    // The index may be on a server that is down.
                     if !matches!(failed, Some(OpenError::Index(_))) {
                         failed = Some(error);
                     }

@@ -112,7 +112,7 @@ fn killed_import_settles_nothing_twice() {
                 break;
             }
             killed(program, &relay);
-            // Strike later each time, so that the loop ends.
+            // Interrupt later each time, so that the loop ends.
             bytes = bytes * 3 / 2 + 1_000;
         }
         stage.assert_once_in(&prefix);

@@ -126,7 +126,7 @@ fn grown_file_keeps_its_rows_and_a_replaced_one_does_not() {
     assert_eq!((rows(&shared).0.len(), rows(&shared).1), (1, 1));
     due.iter().for_each(|name| shared.index(name));
     assert_eq!((rows(&shared).0.len(), rows(&shared).1), (2, 0));
-    // The file that takes its place is larger, too.
+    // The file that replaces it is larger, too.
     let new = dir.path().join("new");
     fs::write(&new, [&other[..], &other, &other].concat()).unwrap();
     fs::rename(&new, &path).unwrap();
