@@ -9,13 +9,13 @@ use std::thread;
 use crate::server::Server;
 use crate::wire::{Reply, Wire};
 
-/// Commands that it accepts.
+/// Commands that the proxy accepts.
 const ACCEPTED: [&str; 20] = [
     "AUTH", "CLIENT", "ECHO", "EXISTS", "GET", "HELLO", "HGET", "HGETALL", "HLEN", "HMGET",
     "HSCAN", "INFO", "LLEN", "LRANGE", "PING", "SCAN", "SELECT", "SMEMBERS", "SSCAN", "TYPE",
 ];
 
-/// A server in front of another one that refuses all other commands, among them writes, scripts and module commands.
+/// A proxy in front of a server that refuses all other commands, including writes, scripts and module commands.
 ///
 /// Its cursors are words, as in some versions of Kvrocks, and are valid only on the connection that received them. A
 /// client that resumes a scan over another connection gets an error. It can break connections at a given reply of
@@ -28,7 +28,7 @@ pub struct PlainHost {
 struct Shared {
     server: u16,
     closing: AtomicBool,
-    /// Number of replies of `HSCAN` until the connection breaks, and this number for the next breaks.
+    /// Number of `HSCAN` replies until the connection breaks, and the number between later breaks.
     left: AtomicI64,
     every: AtomicI64,
     breaks: AtomicU64,
@@ -36,7 +36,7 @@ struct Shared {
 }
 
 impl PlainHost {
-    /// Starts it in front of this server.
+    /// Starts the proxy in front of this server.
     ///
     /// # Panics
     /// Panics if there is no free port.

@@ -213,8 +213,8 @@ fn sights<K: Store>(
     Ok(sights)
 }
 
-/// Returns true if the packed index alone can prove that a hash is not in the index: a hash whose written
-/// spelling it does not contain is unknown.
+/// Returns true if the packed index alone can prove that a hash is not in the index: a hash is unknown if the packed
+/// index does not contain it in the spelling that the module writes.
 fn is_sure<K: Store>(index: &Index<K>) -> bool {
     index.spelling.is_written() && !index.places.is_moving() && index.visible.is_empty()
 }

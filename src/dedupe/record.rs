@@ -72,7 +72,7 @@ impl Parts {
         size.is_some_and(u8::is_ascii_digit)
     }
 
-    /// Replaces the contents of a buffer with the original as one text, from the value that was
+    /// Writes the original to a buffer as one text, and replaces the previous contents. `value` is the value that was
     /// parsed.
     pub fn write_text(&self, crawl: &[u8], value: &[u8], text: &mut OriginalText) {
         text.clear();

@@ -42,7 +42,7 @@ struct Player<'a> {
 }
 
 impl<'a> Player<'a> {
-    /// Creates a player on an emptied and filled server.
+    /// Creates a client of a server that was emptied and filled again.
     fn new(family: &'a Family, server: &Server) -> Player<'a> {
         let mut c = server.wire();
         let state = family.refill(&mut c);

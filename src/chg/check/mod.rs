@@ -146,7 +146,7 @@ impl Check {
         }
     }
 
-    /// Returns true when a group is passed for the first time. A scan may return a group twice.
+    /// Returns true if the group is passed for the first time. A scan may return a group twice.
     fn is_new(&mut self, id: &[u8]) -> bool {
         self.seen.insert(keyed::hash(id))
     }

@@ -133,9 +133,9 @@ impl Packed {
         text.len() + value.len()
     }
 
-    /// Appends the entries of a part at a position to `out`; position 0 is the beginning. Returns
-    /// the next position, or `None` at the end. A scan needs no other state than its position, and
-    /// makes the same promise as one with a [`Cursor`]. Any number is a valid position.
+    /// Appends the entries of a part at a position to `out`; position 0 is the beginning. Returns the next position,
+    /// or `None` at the end. A scan needs no other state than its position, and gives the same guarantee as a scan
+    /// with a [`Cursor`]. Any number is a valid position.
     pub fn scan_at(&self, part: Part<'_>, position: u64, out: &mut Batch) -> Option<u64> {
         match part {
             Part::Owners => {

@@ -145,7 +145,7 @@ impl Packed {
         }
     }
 
-    /// Removes a record. Keeps its crawl even if the crawl has no more records.
+    /// Removes a record. Keeps the crawl even if it has no more records.
     pub(super) fn take_out(&mut self, place: RecordSlot) {
         let list = self.list_of(place);
         let hash = self.chunks.hash(place);

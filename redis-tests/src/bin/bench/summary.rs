@@ -32,7 +32,7 @@ const HEADLINES: &[Headline] = headlines! {
         "The index of an archive fits on a much smaller server.";
     "dedupe" ["D4", "`LOOKUP` of 100 hashes a call, packed", "the documented sequence, pipelined by 100"]
         "Look-ups, 100 hashes per call, packed index", "the documented commands, pipelined",
-        "Crawlers that ask in batches get more from one server.";
+        "Crawlers that send batches get more look-ups from one server.";
     "dedupe" ["D1", "`LOOKUP` of one hash, pipelined by 32, packed", "one plain `HGET`"]
         "Look-ups, one hash per call, packed index", "one `HGET`, which does half the work",
         "A single look-up costs more than the cheapest command of Redis.";
@@ -44,16 +44,16 @@ const HEADLINES: &[Headline] = headlines! {
         "The index stays complete while a crawl is removed.";
     "dedupe" ["D7", "time to load it, packed", "the documented layout by plain commands"]
         "Restart: loading a million hashes, packed index", "the same records in plain hashes",
-        "A server is back sooner.";
+        "A restarted server is available sooner.";
     "dedupe-scale" ["D6", "memory per hash at 10 000 000, packed: growth of `used_memory`", "at 1 000 000"]
         "Memory per hash at 10 million hashes", "at 1 million hashes",
-        "Memory grows in step with the index.";
+        "Memory grows in proportion to the index.";
     "chg" ["C1", "pages, one client, no pipeline: `RELEASE … DONE … NEXT`", "Veidemann's sequence, 14 round trips"]
         "Pages per second, one client", "Veidemann's scripts, 14 round trips",
         "A worker waits for one round trip per page.";
     "chg" ["C5", "pages, 64 connections: `RELEASE … DONE … NEXT`", "one atomic Lua script that does both"]
         "Pages per second, 64 connections", "one atomic Lua script",
-        "One server feeds more workers than with scripts.";
+        "One server serves more workers than with scripts.";
     "chg" ["C4", "`NEXT BLOCK`, from the due time to the lease: p50 / p99 / max; p99", "a worker that polls every 50 ms, `BRPOP`"]
         "Wait from due time to lease, p50 / p99 / max", "polling every 50 ms",
         "A host is fetched from as soon as its pause is over.";
@@ -68,7 +68,7 @@ const HEADLINES: &[Headline] = headlines! {
         "The next query uses the new tags.";
     "import" ["I1", "lines imported a second, one indexer", "plain commands one by one, one connection"]
         "CDXJ lines imported per second", "plain commands, one by one",
-        "The server limits an import, not its round trips.";
+        "An import is limited by the server, not by round trips.";
     "import" ["I4", "captures of WARC files indexed a second, one thread", "cdxj-indexer"]
         "Captures of WARC files indexed per second", "cdxj-indexer",
         "An archive is ready for replay sooner.";
