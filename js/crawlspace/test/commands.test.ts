@@ -181,7 +181,8 @@ test("every command and every token has a call, and every call is documented", a
     sent.set((name as string).toLowerCase(), there);
   }
   const listed = (await server.call("COMMAND", "LIST", "FILTERBY", "MODULE", "crawlspace")) as string[];
-  // The server runs `DEDUPE.HGET` and the like in place of its own commands, which the clients have.
+  // The server runs `DEDUPE.HGET` and similar commands instead of its own commands, which the
+  // clients have.
   const standIn = /^dedupe\.(hget|hlen|hscan|hsetnx|rename)$/;
   const commands = listed
     .map((name) => name.toLowerCase())

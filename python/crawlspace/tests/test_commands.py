@@ -105,7 +105,7 @@ class CommandsTest(unittest.TestCase):
         r = connect.plain(2)
         names = [name.decode() for name in r.execute_command("COMMAND LIST", "FILTERBY", "MODULE", "crawlspace")]
         names = sorted(name for name in names if name.split(".")[0] in ("chg", "dedupe", "tags"))
-        # The server runs these in place of its own commands, which redis-py has.
+        # The server runs these instead of its own commands, which redis-py has.
         stand_ins = ["dedupe.hget", "dedupe.hlen", "dedupe.hscan", "dedupe.hsetnx", "dedupe.rename"]
         names = [name for name in names if name not in stand_ins]
         found = {}

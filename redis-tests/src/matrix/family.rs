@@ -11,8 +11,8 @@ use crate::wire::{Reply, Wire};
 /// A family with a single key uses it as the name of this key.
 pub const PREFIX: &str = "{m}:";
 
-/// Commands that run in place of the server's own commands. They take full keys, have no state of
-/// their own, and are tested beside the server's commands.
+/// Commands that run instead of the server's own commands. They take full keys, have no state of their own, and are
+/// tested beside the server's commands.
 pub const STAND_INS: [&str; 5] = [
     "dedupe.hget",
     "dedupe.hlen",
