@@ -88,7 +88,7 @@ impl Maker<'_> {
         for arg in args {
             let begin = words.len();
             self.derive(arg, words);
-            // The number `n` is that of the values that follow.
+            // `n` is the number of values that follow.
             if before == Some("n") && arg.multiple {
                 let n = (words.len() - begin) / arg.fewest();
                 words[begin - 1].text = n.to_string().into_bytes();

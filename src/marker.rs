@@ -29,8 +29,8 @@ pub(crate) fn mark(keys: &mut RedisKeyspace, key: &RmString) -> Result<()> {
         .map(drop)
 }
 
-/// Name of the keyspace event of a new marker. It names no family, because a replica cannot tell which one the marker
-/// belongs to.
+/// Name of the keyspace event of a new marker. The name contains no family, because a replica cannot tell to which
+/// family the marker belongs.
 pub(crate) const EVENT: &CStr = c"crawlspace.marker";
 
 /// The stored content, reserved for later versions.

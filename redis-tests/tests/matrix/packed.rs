@@ -446,7 +446,7 @@ fn memory_usage_equals_the_growth_of_the_server(family: Family) {
             ok!(data.wire, "DEBUG", "RELOAD");
         }
         let said = ok!(data.wire, "MEMORY", "USAGE", family.key()).int();
-        // The server shrinks the buffers of this client, and frees the keys of before, at any time.
+        // The server may shrink the buffers of this client, and free the previous keys, at any time.
         drop(data);
         let used = || {
             until("the server has freed what it does not need", || {

@@ -491,7 +491,7 @@ fn scan(
     words: &[&[u8]],
 ) -> Option<std::result::Result<(u64, Batch, bool), String>> {
     let (first, options) = (ScanPosition::parse(cursor), ScanOptions::parse(words));
-    // The server itself tells whether it accepts other cursors and options. Any hash serves for that.
+    // The server itself tells whether it accepts other cursors and options. Any hash can be used for this.
     let unclear = options.filter(|options| !options.without_values).is_none();
     if unclear || first.is_none() {
         let meta = on_document(call, key, false, |index, _, _| {
