@@ -192,8 +192,8 @@ pub fn heard_once(key: &[u8]) -> impl Iterator<Item = (&[u8], Heard)> {
         .filter_map(|row| Some((key.strip_suffix(row.name.as_bytes())?, row.heard?)))
 }
 
-/// Returns the possible prefixes of a key that is the hash of a group, each with the id of the group. Prefixes have at
-/// most `max_prefix` bytes and one of these `lengths`.
+/// Returns the possible prefixes of a key that is the hash of a group, each with the id of the group. Considers only
+/// prefixes of these `lengths`, up to `max_prefix` bytes.
 pub fn possible_groups<'a>(
     key: &'a [u8],
     max_prefix: usize,

@@ -96,8 +96,7 @@ pub trait Store: Keyspace + 'static {
         }
     }
 
-    /// Calls `act` with the packed frontier, which stores known URLs; returns `None` for any other
-    /// storage.
+    /// Calls `act` with the packed frontier, the only storage with known URLs; returns `None` for any other storage.
     ///
     /// # Errors
     /// `WRONGTYPE` if the key holds another type.

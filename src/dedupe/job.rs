@@ -132,7 +132,8 @@ impl<K: Store> Walk<K> {
         }
     }
 
-    /// Returns the next entries, and true if they are the last ones. They must be processed in the same slice.
+    /// Returns the next entries, and true if they are the last ones. The caller must process these entries in the
+    /// same slice.
     pub(super) fn next(&mut self, index: &Index<K>, ks: &mut K) -> Result<(&Batch, bool)> {
         self.batch.clear();
         let size = index.ledger.batch(self.size);

@@ -116,8 +116,7 @@ fn packed(part: &[u8]) -> Option<u64> {
 #[derive(Debug)]
 struct Verdicts {
     none: Verdict,
-    /// The verdict for each tag number, on a capture that has only the tag with this number and the
-    /// tags that it carries.
+    /// The verdict for each tag number: on a capture that has only this tag and the tags that this tag carries.
     alone: Vec<Verdict>,
     masks: Vec<Mask>,
 }

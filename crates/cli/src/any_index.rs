@@ -70,7 +70,7 @@ pub enum IndexName {
 /// Error of opening an index.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The index refuses, or cannot be reached.
+    /// The index returns an error, or cannot be reached.
     #[error("{0}")]
     Index(#[from] Error),
     /// No sharded index has this name, and the number of shards is not given.
@@ -82,7 +82,7 @@ pub enum OpenError {
 }
 
 impl IndexName {
-    /// Opens the index. Creates a missing sharded one if its number of shards is given.
+    /// Opens the index. Creates a missing sharded index if its number of shards is given.
     ///
     /// # Errors
     /// Fails if the server cannot be reached, if the index has another number of shards, or if it is

@@ -96,10 +96,10 @@ pub type Away<'a> = (&'a crawlspace_client::Error, Duration);
 /// Error of a copy. Everything that was copied so far is kept; the same copy continues from there.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The source refuses, or cannot be reached.
+    /// The source returns an error, or cannot be reached.
     #[error("source: {0}")]
     Source(crawlspace_client::Error),
-    /// The target refuses, or cannot be reached.
+    /// The target returns an error, or cannot be reached.
     #[error("target: {0}")]
     Target(crawlspace_client::Error),
     /// The indexes do not allow a copy.
@@ -217,7 +217,8 @@ impl Copy {
         })
     }
 
-    /// Copies the records of a crawl, and of a committed crawl the hashes that it owns. A second thread reads ahead.
+    /// Copies the records of a crawl and, for a committed crawl, the hashes that it owns. A second thread reads
+    /// ahead.
     fn copy_records(
         &self,
         source: &Source,

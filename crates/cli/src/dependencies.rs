@@ -67,7 +67,7 @@ pub enum Error {
 /// ```
 ///
 /// # Errors
-/// Fails if the file or its index cannot be read, or the server refuses or cannot be reached.
+/// Fails if the file or its index cannot be read, or if the server returns an error or cannot be reached.
 pub fn of_package(index: &Index, crawl: &[u8], wacz: &Wacz) -> Result<Dependencies, Error> {
     let mut search = Search {
         index,
@@ -110,7 +110,7 @@ fn is_of_a_revisit(line: &[u8]) -> bool {
 struct Search<'a> {
     index: &'a Index,
     crawl: &'a [u8],
-    /// Crawls of the originals, with the numbers of their files.
+    /// The files of the originals: the crawl, and the number of the file in the list of the crawl.
     references: BTreeSet<(Vec<u8>, u64)>,
     found: Dependencies,
 }

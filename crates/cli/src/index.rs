@@ -71,7 +71,7 @@ pub enum Error {
     /// The file cannot be read; the import of other files can continue.
     #[error("{0}")]
     Warc(#[from] warc::Error),
-    /// The index refuses or cannot be reached.
+    /// The index returns an error, or cannot be reached.
     #[error("{0}")]
     Dedupe(#[from] dedupe::Error),
 }

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-/// The decision how to continue after a part of a task.
+/// Decision about a task after a part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Continue with the turn.

@@ -98,7 +98,7 @@ impl Links {
         all
     }
 
-    /// Adds input. Complete links should be taken first.
+    /// Adds input. Take the complete links before each call.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.fed.drain(..self.seen);
         self.seen = 0;

@@ -80,7 +80,8 @@ struct Rest {
     wanted: Wanted,
     /// URLs that are leased and not sent yet.
     urls: std::vec::IntoIter<UrlInfo>,
-    /// Queues that were leased. A queue without a delay may come again: then all others had their turn.
+    /// Queues that were leased. A queue without a delay may be leased again; all other queues have had their turn
+    /// then.
     seen: HashSet<Vec<u8>>,
     done: bool,
     begun: Instant,

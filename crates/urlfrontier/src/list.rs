@@ -96,8 +96,8 @@ impl Store {
         active.collect()
     }
 
-    /// Lists the URLs of a crawl that fit, of one queue or of all: queued and held ones, and completed ones if the crawl
-    /// keeps their texts.
+    /// Lists the matching URLs of a crawl, of one queue or of all queues: queued and held ones, and completed ones if
+    /// the crawl keeps their texts.
     pub(crate) fn urls<'a>(
         &'a self,
         crawl: &'a str,

@@ -28,7 +28,7 @@ const SLICE: usize = 128;
 /// The messages of a stream that are available, and the way it ended.
 pub(crate) struct Chunk<T> {
     pub(crate) messages: Vec<T>,
-    /// The end of the stream, once it has been read: an error, or none.
+    /// Set once the end of the stream has been read; contains the error that ended the stream, if any.
     pub(crate) end: Option<Option<Status>>,
 }
 

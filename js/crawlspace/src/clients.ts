@@ -64,7 +64,7 @@ export function portOf(client: RedisClient): Port {
 export function isReply(error: unknown): error is Error {
   if (!(error instanceof Error)) return false;
   if (error.name === "ReplyError") return true;
-  // node-redis has no name for its errors, and several versions of it may be installed.
+  // node-redis does not set the names of its errors, and several versions of it may be installed.
   for (let type = Object.getPrototypeOf(error); type !== null; type = Object.getPrototypeOf(type)) {
     if (type.constructor?.name === "ErrorReply") return true;
   }
@@ -216,7 +216,7 @@ class NodeRedis implements Port {
     const port = new NodeRedis(copy, { ...asBytes, timeout: undefined });
     // node-redis may connect again after its first attempt has failed, and after it was closed meanwhile.
     copy.on("ready", () => port.ended && port.close());
-    // A client may try for ever to connect to a dead node.
+    // A client may try without end to connect to a dead node.
     let timer: NodeJS.Timeout | undefined;
     const overdue = new Promise<never>((_, fail) => {
       timer = setTimeout(() => fail(new Error(`no connection within ${CONNECT / 1000} seconds`)), CONNECT);

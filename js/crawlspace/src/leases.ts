@@ -7,7 +7,7 @@ const SLICE = 1000;
 
 /** Options of {@link Frontier.leases}. The pause rule applies to every lease; a lease can override it. */
 export interface LeasesOptions extends Omit<NextOptions, "block">, Pick<Facts, "factor" | "min" | "max"> {
-  /** Ends the loop when no group was due for this time in milliseconds; without it, the loop waits for ever. */
+  /** Ends the loop when no group was due for this time in milliseconds; by default, the loop waits without a limit. */
   readonly idle?: number | undefined;
   /** Ends the loop: the current lease is given back unless the body has ended it. */
   readonly signal?: AbortSignal | undefined;

@@ -292,7 +292,7 @@ function putCondition(words: Word[], condition: Condition): void {
   put(words, "LIMIT", condition.limit);
   if (condition.format !== undefined) words.push("FORMAT", condition.format.toUpperCase());
   if (condition.badLines !== undefined) words.push("BADLINES", condition.badLines.toUpperCase());
-  // One `FILTER` each, so that a filter may be any word.
+  // Each filter has its own `FILTER` keyword, so that it may be any word.
   for (const spec of condition.filters ?? []) words.push("FILTER", spec);
 }
 

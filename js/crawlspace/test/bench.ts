@@ -38,7 +38,7 @@ async function compare(name: string, ours: (round: number) => Promise<void>, the
   const ratios: Cost[] = [];
   let [first, second]: Cost[] = [];
   for (let round = -WARM; round < ROUNDS; round++) {
-    // The sides take turns in beginning a round. The first rounds only warm up.
+    // Both sides alternate in beginning a round. The first rounds only warm up.
     if (round % 2 === 0) {
       first = await measure(ours, round);
       second = await measure(theirs, round);

@@ -98,7 +98,7 @@ scene("break, an exception and a signal give the lease back at once", async ({ f
   const abort = new AbortController();
   for await (const _ of f.leases({ ...options, signal: abort.signal })) abort.abort();
   assert.deepStrictEqual(await state(f, "a/1"), ["queued"]);
-  // An end that the body has set is sent, not replaced.
+  // If the body has set how the lease ends, this end is sent.
   for await (const lease of f.leases(options)) {
     assert.strictEqual(lease.uris[0]?.attempts, 0);
     lease.done();

@@ -25,7 +25,7 @@ UNUSED = {"tags.explain": {"RETURN", "BITS", "COUNT", "INDEX", "LINES", "TAGS", 
 
 
 class Recorded:
-    """Makes the calls of a family, replaces what stands for tokens and records, and keeps the words that were sent."""
+    """Makes the calls of a family, replaces placeholders by tokens and records, and keeps the words that were sent."""
 
     def __init__(self, kind: str, name: str, now: Any = None) -> None:
         self.kind = kind

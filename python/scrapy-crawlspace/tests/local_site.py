@@ -104,7 +104,7 @@ def address(host: int) -> str:
 
 
 class Verdict(NamedTuple):
-    """What the log of a site says."""
+    """Results computed from the log of a site."""
 
     visits: int
     pages: int

@@ -40,7 +40,7 @@ except ImportError:
 
 
 class Odd(scrapy.Spider):
-    """Does what spiders of all kinds do."""
+    """Uses requests and callbacks in all the ways in which spiders use them."""
 
     name = "odd"
 

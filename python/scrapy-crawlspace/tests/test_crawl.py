@@ -228,7 +228,7 @@ class Crawls(unittest.TestCase):
         tree = Tree(4, 12)
         site = self.site(tree)
         waiting = self.crawler(DOWNLOAD_DELAY=0.05, CRAWLSPACE_PATIENCE=60)
-        # It asks for leases: it is open.
+        # The spider is open once it requests leases.
         until("it waits", lambda: self.server.client.exists(f"{self.prefix}chg_packed"))
         self.crawler(arguments={"starts": [tree.url(site, 0)]}, DOWNLOAD_DELAY=0.05).end()
         self.assertEqual(waiting.end()["finish_reason"], "finished")

@@ -257,7 +257,7 @@ fn moved_group_takes_its_limit_along() {
     assert_eq!(fetch_all(&mut f, "other").len(), 1);
     f.ok("MOVE a b");
     assert_eq!(f.why("b").field("done-limits").items().len(), 2);
-    // Those of `a` count, and the limit of the other execution stays.
+    // The done URLs of `a` count, and the limit of the other execution stays.
     assert_eq!(done(&mut f, "crawl", "b"), 1);
     assert_eq!(fetch_all(&mut f, "crawl").len(), 2);
     assert_eq!(fetch_all(&mut f, "other").len(), 0);

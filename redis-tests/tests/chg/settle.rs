@@ -453,7 +453,7 @@ fn every_command_does_to_a_url_what_the_documentation_says() {
     let at = format!("SETTLE crawl ITEMS 1 a u {LATER}");
     let release = |end: &str| format!("RELEASE a {{token}} DELAY 0 {end}");
     let (done, retry) = (release("DONE crawl"), release("RETRY 0"));
-    // For each state, the state afterwards and, if it says something, the reply.
+    // For each state: the state afterwards and, if relevant, the reply.
     let table: Vec<(&str, Row)> = vec![
         (
             "DISCOVER crawl URI ITEMS 1 a 0 0 u",

@@ -499,7 +499,7 @@ fn keys_of_another_type_are_named_and_nothing_is_half_written(family: &Family) {
                 let reply = trial.call_then(&words, &mut |trial| trial.spoil(wrong));
                 let Reply::Error(line) = &reply else { continue };
                 let line = String::from_utf8_lossy(line);
-                // A plain key instead of a marker is `MIXED`.
+                // A plain key in the position of a marker causes the error `MIXED`.
                 if line.starts_with("WRONGTYPE ") || line.starts_with("MIXED ") {
                     if line.contains(&key) {
                         named.insert(key.clone());

@@ -439,7 +439,7 @@ impl Internal for ChangePacked {
 /// Must be called once, with the context of the module's load.
 ///
 /// # Errors
-/// Fails if the server refuses.
+/// Fails if the server refuses the registration.
 pub unsafe fn register(ctx: Ctx) -> std::result::Result<(), String> {
     // SAFETY: by contract.
     unsafe {

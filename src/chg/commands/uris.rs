@@ -33,7 +33,7 @@ impl Internal for ChangeUris {
 /// Must be called once, with the context of the module's load.
 ///
 /// # Errors
-/// Fails if the server refuses.
+/// Fails if the server refuses the registration.
 pub unsafe fn register(ctx: Ctx) -> Result<(), String> {
     // SAFETY: by contract.
     unsafe {

@@ -165,7 +165,7 @@ impl Packed {
     ) -> bool {
         let Found { print, known, .. } = found;
         if known.is_some_and(|known| known.state.has_text()) {
-            // The URL has the fingerprints of others.
+            // Other queued or leased URLs use all fingerprints of this URL.
             return false;
         }
         let Some(member) = self.known.member(execution) else {

@@ -15,7 +15,7 @@ pub struct WebServer {
 
 struct ProxyState {
     site: Site,
-    /// Path that is refused at the next request for it.
+    /// The next request for this path is refused.
     refused: Option<String>,
     visits: Vec<Visit>,
 }

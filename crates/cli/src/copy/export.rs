@@ -185,7 +185,7 @@ impl Export {
     /// Writes the index to `out`.
     ///
     /// # Errors
-    /// Fails if the server refuses or breaks the connection, or if `out` fails.
+    /// Fails if the server returns an error or breaks the connection, or if `out` fails.
     pub fn run(&self, out: &mut dyn Write, work: &Work) -> Result<Exported, Error> {
         work.begin("reading keys", 0);
         let mut source = Source::open(&self.from, &self.prefix)?;

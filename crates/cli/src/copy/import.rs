@@ -77,9 +77,9 @@ struct Importing {
     crawls: Crawls,
     /// Crawls by their position in the order of commits.
     order: BTreeSet<(u64, Vec<u8>)>,
-    /// Keys to be written once the target was checked.
+    /// Keys to be written once the target has been checked.
     keys: Vec<(Vec<u8>, Content)>,
-    /// True after the target was checked, with the first record or key.
+    /// True once the target has been checked, which happens before the first record or key.
     is_prepared: bool,
     profile: Profile,
     pages: BTreeMap<Vec<u8>, Page>,
@@ -91,8 +91,8 @@ impl Import {
     /// Imports the lines. Bad lines are skipped and reported. Importing the same lines again changes nothing.
     ///
     /// # Errors
-    /// Fails if the server refuses or cannot be reached, if the target has other crawls, or if the lines cannot be
-    /// read. The crawls become visible at the end; until then, importing again continues.
+    /// Fails if the server returns an error or cannot be reached, if the target has other crawls, or if the lines
+    /// cannot be read. The crawls become visible at the end; until then, importing again continues.
     pub fn run(&self, lines: &mut dyn BufRead, work: &Work) -> Result<Imported, Error> {
         work.begin("importing lines", 0);
         let mut importing = Importing {

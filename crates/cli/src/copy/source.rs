@@ -351,7 +351,7 @@ impl Source {
         hashes.chunks(size).map(ask).collect()
     }
 
-    /// Reads the records of a crawl and, of a committed one, their owners, until `each` returns false.
+    /// Reads the records of a crawl and, for a committed crawl, their owners, until `each` returns false.
     pub(super) fn read_records(
         &self,
         crawl: &[u8],

@@ -297,7 +297,7 @@ fn listed_of(crawl: &[u8], waczs: &[Wacz], listed: &Listed) -> Vec<Failed> {
 /// `canceledcrawls` and counted as removed, once. Its hashes stay in the index until an import removes it.
 ///
 /// # Errors
-/// Fails if the server refuses or cannot be reached.
+/// Fails if the server returns an error or cannot be reached.
 pub fn set_aside(index: &AnyIndex, crawl: &str) -> Result<(), crawlspace_client::Error> {
     let size = index.crawl_stats(crawl.as_bytes())?.total_crawl_size;
     let home = index.home();

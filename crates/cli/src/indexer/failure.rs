@@ -14,7 +14,7 @@ pub(super) enum Failure {
     Gone,
     /// The import is stopped.
     Stopped,
-    /// The index refuses, or cannot be reached.
+    /// The index returns an error, or cannot be reached.
     Index(crawlspace_client::Error),
 }
 

@@ -61,7 +61,7 @@ use crawlspace_wacz::{Location, Manifest};
 /// Lease of a package; when it expires another importer may take the package over.
 pub const LEASE: Duration = Duration::from_secs(30);
 
-/// Retries of a call. Fewer than the client's default, because a new run resumes the import, and
+/// Retries of a call. This number is lower than the client's default, because a new run resumes the import, and
 /// because several calls fail one after the other before the import ends.
 const RETRIES: u32 = 4;
 
@@ -99,7 +99,7 @@ pub enum Error {
     /// The source cannot be read.
     #[error("{0}")]
     Source(#[from] wacz::Error),
-    /// The index refuses, or cannot be reached.
+    /// The index returns an error, or cannot be reached.
     #[error("{0}")]
     Index(#[from] crawlspace_client::Error),
     /// The server is unreachable or loading its data, and the maximum wait is over.

@@ -99,7 +99,7 @@ impl Job<'_> {
         Ok(self.keep(deferred))
     }
 
-    /// Caches records that are counted later. Returns true if there are any.
+    /// Caches records that are counted later. Returns true if there are such records.
     fn keep(&self, deferred: Records) -> bool {
         let has_more = !deferred.is_empty();
         if has_more {

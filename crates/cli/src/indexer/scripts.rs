@@ -257,8 +257,8 @@ return out"
 /// Scans some keys of the server that holds the index.
 pub(super) const SCAN: &str = "return redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', 5000)";
 
-/// Closes the import, if nothing is queued. Keeps the names of failed packages that the list of
-/// their crawl has an entry for, because these names distinguish such crawls from running ones.
+/// Closes the import, if nothing is queued. Keeps the names of failed packages that are in the lists of their crawls,
+/// because these names distinguish such crawls from running ones.
 pub(super) const CLOSE: &str = r"
 local q, pq, r, pr, qset, failed, crawls, counts, stamp = unpack(KEYS)
 local names, lists, now = unpack(ARGV)

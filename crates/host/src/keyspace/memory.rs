@@ -121,8 +121,8 @@ impl<N: Native> MemoryKeyspace<N> {
     }
 }
 
-/// Appends some entries and moves the cursor behind them, unless the step must be repeated. Returns
-/// true if there are more entries.
+/// Appends some entries and moves the cursor past them, unless the step must be repeated. Returns true if there are
+/// more entries.
 fn scan_step<'a, V>(
     mut rest: impl Iterator<Item = (&'a Vec<u8>, V)>,
     repeat: bool,

@@ -51,8 +51,8 @@ pub enum KeyError {
         /// The required type.
         needs: KeyType,
     },
-    /// The server refused, for example because a cluster slot moved away. Contains the server's
-    /// error, which begins with its code word.
+    /// The server refused the operation, for example because a cluster slot moved away. Contains the server's error,
+    /// which begins with its code word.
     Refused(String),
 }
 
@@ -131,7 +131,7 @@ impl Batch {
 ///
 /// # Errors
 /// Every method fails with `WRONGTYPE` if the key holds another type, and with the server's error if the server
-/// refuses.
+/// refuses the operation.
 #[allow(clippy::missing_errors_doc)] // documented above
 pub trait Keyspace {
     /// Name of a key, prepared once and used many times.

@@ -198,7 +198,7 @@ pub fn check(ctx: Ctx, prefix: &RmString, writes: bool) -> Result<(), String> {
 enum Refusal {
     /// The cluster is down.
     Down,
-    /// The cluster is down and only serves reads.
+    /// The cluster is down, except for reads.
     ReadOnly,
     /// The keys may be on another node.
     Elsewhere,

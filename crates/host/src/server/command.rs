@@ -212,7 +212,7 @@ pub struct InternalCall<'a> {
 /// Called with the context of the module's load.
 ///
 /// # Errors
-/// Fails if the server refuses.
+/// Fails if the server refuses the registration.
 pub unsafe fn register_internal<C: Internal>(ctx: Ctx) -> Result<(), String> {
     extern "C" fn entry<C: Internal>(
         ctx: RawCtx,
@@ -301,7 +301,7 @@ pub(super) unsafe fn create_command(
 /// Called with the context of the module's load.
 ///
 /// # Errors
-/// Fails if the server refuses.
+/// Fails if the server refuses the registration.
 pub unsafe fn register<C: Act>(ctx: Ctx) -> Result<(), String> {
     // SAFETY: by contract.
     unsafe { register_described::<C>(ctx, entry::<C>) }

@@ -144,7 +144,7 @@ impl<'a> InsteadCall<'a> {
 /// Called with the context of the module's load.
 ///
 /// # Errors
-/// Fails if the server refuses.
+/// Fails if the server refuses the registration.
 pub unsafe fn register<C: Instead>(ctx: Ctx) -> Result<(), String> {
     extern "C" fn entry<C: Instead>(
         ctx: RawCtx,

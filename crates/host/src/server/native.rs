@@ -92,8 +92,8 @@ impl Registered {
         self.raw.load(Relaxed)
     }
 
-    /// Returns a number that changes whenever a value of the type leaves its key, is freed or moves
-    /// in memory. While it is the same, pointers to values stay valid.
+    /// Returns a number that changes whenever a value of the type leaves its key, is freed or moves in memory. While
+    /// this number is unchanged, pointers to values are valid.
     pub(super) fn losses(&self) -> u64 {
         self.losses.load(Relaxed)
     }
@@ -117,7 +117,7 @@ impl Default for Registered {
 /// Called once per type, with the context of the module's load.
 ///
 /// # Errors
-/// Fails if the server refuses.
+/// Fails if the server refuses the registration.
 pub unsafe fn register<T: Native>(ctx: Ctx) -> Result<(), String> {
     // SAFETY: plain data; zero means that a callback is not set.
     let mut methods: raw::RedisModuleTypeMethods = unsafe { std::mem::zeroed() };

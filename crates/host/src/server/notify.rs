@@ -75,9 +75,8 @@ pub struct Listener {
     /// Returns true if a change of a key with this name can matter. Called for every change of
     /// every key of the server, so it must be fast.
     pub cares_for: fn(&[u8]) -> bool,
-    /// Returns true if a key with this name shows that a data set exists. Changes of the keys of
-    /// this data set matter even before the module's first command. A listener hears of such a key
-    /// when it is loaded from a file, too.
+    /// Returns true if a key with this name shows that a data set exists. Changes of the keys of this data set matter
+    /// even before the module's first command. A listener is also notified when such a key is loaded from a file.
     pub marks: fn(&[u8]) -> bool,
     /// Handles a change.
     pub hear: fn(Ctx, Change<'_>),

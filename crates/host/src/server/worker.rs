@@ -336,7 +336,7 @@ fn do_turn(order: &mut Order, turn: &mut dyn Turn) -> bool {
     true
 }
 
-/// Starts a thread. Returns false if that fails. The thread blocks all signals, because the main
+/// Starts a thread. Returns false if the thread cannot be started. The thread blocks all signals, because the main
 /// thread handles them.
 fn start(what: impl FnOnce() + Send + 'static) -> bool {
     // SAFETY: plain calls on local signal sets; the mask is restored.

@@ -239,7 +239,8 @@ impl Drop for WarcFolder {
 }
 
 impl State {
-    /// Returns messages about the parts that are not indexed completely, and are not waiting for it.
+    /// Returns messages about the parts that are not indexed completely, except those that are still waiting to be
+    /// indexed.
     fn problems(&self) -> impl Iterator<Item = &String> {
         let files = self.files.values().flat_map(|file| {
             let unreadable = match &file.progress {
@@ -282,8 +283,8 @@ impl Shared {
     /// Compares the folder with the cache, and removes indexes that are not needed any more. Returns the names of the
     /// files to index.
     fn scan(&self) -> Vec<String> {
-        // The cache is listed first: every index in the list is of a version that is not newer than the file that the
-        // walk finds, so an index that another process has just written is not taken for an obsolete one.
+        // List the cache before the folder: then no index in the list is newer than the file that the walk finds, and
+        // an index that another process has just written does not look obsolete.
         let cached = if self.folder.is_dir() {
             prepare(&self.cache).and_then(|()| list(&self.cache))
         } else {

@@ -277,7 +277,7 @@ fn intact_packages_answer_while_others_change() {
                 std::fs::write(path(1), &whole[..whole.len() / 2]).unwrap();
                 std::fs::copy(&stable[1], path(2)).unwrap();
                 std::fs::rename(path(2), path(1)).unwrap();
-                // Replace a stable package by an equal one, once in 16 queries.
+                // Replace a stable package by an identical one, once in 16 queries.
                 let asked = asked.load(Ordering::Relaxed);
                 if asked != replaced {
                     replaced = asked;

@@ -111,7 +111,7 @@ async fn result_is_one_command_of_the_server() {
     let calls = || stage.server.info_number("total_commands_processed");
     let before = calls();
     client.put(vec![known(a, seconds() + 3600)]).await;
-    // The other one is the INFO of this test.
+    // The second call is the INFO of this test.
     assert_eq!(calls() - before, 2);
     assert_eq!(stats(&mut client, "", "").await[..3], [1, 0, 0]);
 }

@@ -157,7 +157,7 @@ async fn delays_and_blocks_have_the_documented_numbers() {
     client.put(vec![discovered(info("k", "http://k/a"))]).await;
     // BlockQueueParams: key = 1, time = 2: 4 000 000 000 as a varint.
     let until = [0x10, 0x80, 0xd0, 0xac, 0xf3, 0x0e];
-    // It is more than ten years ahead.
+    // This time is more than ten years ahead.
     let block = "/urlfrontier.URLFrontier/BlockQueueUntil";
     let params = [&field(1, b"k")[..], &until].concat();
     assert_eq!(

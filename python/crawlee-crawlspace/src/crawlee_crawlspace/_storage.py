@@ -56,7 +56,7 @@ class CrawlspaceStorageClient(StorageClient):
             parallel: Number of requests of a host that may be in progress at a time, in all processes.
             lease: Time after which the requests of a dead process return to the queue. Leases of a live process are
                 extended for as long as their requests are in progress.
-            group: Returns the host of a request, or another name for what shares a pause.
+            group: Returns the host of a request, or another name that all requests with a common pause share.
             purge_on_start: Purges unnamed queues when they are opened, if Crawlee's own setting is on. The
                 default keeps them, because other processes may be working on them.
             storage_client: Stores datasets and key-value stores; the file system by default.

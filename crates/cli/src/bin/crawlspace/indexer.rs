@@ -27,7 +27,7 @@ use crate::{Server, Sharding};
 /// Import WACZ files into a dedupe index.
 ///
 /// Reads the CDX(J) indexes of the packages, adds their records to their crawls, commits the crawls, and counts the
-/// revisits and their dependencies. WARC files are not read. Of a remote package only the needed parts are fetched,
+/// revisits and their dependencies. WARC files are not read. Only the needed parts of a remote package are fetched,
 /// if its server supports ranges. For WARC files, see `crawlspace dedupe index`.
 ///
 /// A JSON manifest lists packages under "resources", each with path (relative to the manifest, or a
@@ -148,7 +148,7 @@ impl Indexer {
         Ok(true)
     }
 
-    /// Cancels a crawl. Does nothing if an earlier run canceled it. A committed crawl (with
+    /// Cancels a crawl. Does nothing if an earlier run has canceled this crawl. A committed crawl (with
     /// --dedupeConcurrent, every crawl) is set aside, and the next import with --remove removes it.
     fn cancel(&self, crawl: &str) -> io::Result<bool> {
         let index = self.index()?;

@@ -60,7 +60,7 @@ fn killed_again_and_again(mut stage: Stage, jobs: u32, rounds: u32) {
     }
 }
 
-/// Strikes a program that survives each strike, until it has ended.
+/// Calls `strike`, which the program survives, again and again until the program has ended.
 fn until_ended(
     mut program: Program,
     relay: &Relay,

@@ -1,4 +1,4 @@
-//! Tests servers that are full, gone, locked, or without the module.
+//! Tests servers that are full, unreachable, protected by a password, or without the module.
 
 use std::thread;
 

@@ -26,9 +26,9 @@ pub(crate) struct Blocks {
     lines: Lines<Stretch>,
     from: Vec<u8>,
     to: Vec<u8>,
-    /// A block of look-behind, in forward direction only. While `near` is true, this is the last block that
-    /// begins before the span, because its end may have the first matching lines. Afterwards, it is the first
-    /// block of the span, until that block is returned.
+    /// The block that the look-behind holds, in forward direction only. While `near` is true, this is the last block
+    /// that begins before the span, because its end may have the first matching lines. Afterwards, this is the first
+    /// block of the span, until it is returned.
     held: Option<Block>,
     /// True until a block of the span has been found.
     near: bool,

@@ -45,7 +45,7 @@ const OWN: [&str; 8] = [
     "Content-Type",
 ];
 
-/// Removes all fields that may identify the original of the payload from a record of another server. The HTTP header
+/// Removes from a record of another server all fields that may identify the original of the payload. The HTTP header
 /// may belong to the original, too; only the header of a redirect certainly belongs to the revisit.
 ///
 /// # Errors

@@ -52,7 +52,7 @@ impl Pieces {
         }
     }
 
-    /// Adds input. Complete pieces should be taken first.
+    /// Adds input. Take the complete pieces before each call.
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
         self.kept.drain(..self.begin);
         self.seen = self.seen.saturating_sub(self.begin);

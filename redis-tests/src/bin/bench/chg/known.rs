@@ -214,8 +214,8 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     found
 }
 
-/// Returns the microseconds of a lease for one execution, whose groups became due after `behind`
-/// groups of another one.
+/// Returns the duration of a lease in microseconds, for an execution whose groups became due after `behind` groups of
+/// another execution.
 fn next_of_execution(hosts: &Hosts, behind: u64) -> f64 {
     let server = quiet(packed_options());
     let mut feeder = Feeder::new(&server);

@@ -1,5 +1,5 @@
-//! The time to pause an execution whose many due groups are queued before a group of another
-//! execution.
+//! Measures the time to pause an execution that has many due groups, all of which are queued before a group of
+//! another execution.
 
 use std::time::Instant;
 

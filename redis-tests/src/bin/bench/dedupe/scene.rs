@@ -137,8 +137,7 @@ pub fn add_one(server: &Server, corpus: &Corpus, crawl: &Crawl, number: u64) {
     feeder.finish();
 }
 
-/// Kills a server and restarts it from its saved data. Returns the load time that it reports, in
-/// seconds.
+/// Kills a server and restarts it from its saved data. Returns the load time that the server reports, in seconds.
 pub fn reset(server: &mut Server) -> f64 {
     server.restart();
     let log = server.log();

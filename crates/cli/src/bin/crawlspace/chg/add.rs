@@ -174,8 +174,8 @@ fn open(path: &Path) -> io::Result<(Box<dyn BufRead>, ProgressBar)> {
     Ok((Box::new(BufReader::new(file)), bar))
 }
 
-/// Reads a line, and returns the number of bytes that were read; 0 at the end. Of a line that is too long, only the
-/// beginning is stored.
+/// Reads a line, and returns the number of bytes that were read; 0 at the end. Only the beginning of a line that is
+/// too long is stored.
 fn read_line(input: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<u64> {
     let mut read = input.take(LINE_BYTES as u64 + 1).read_until(b'\n', line)? as u64;
     let mut rest = Vec::new();

@@ -78,7 +78,7 @@ impl Dump {
     }
 }
 
-/// Returns the line of a URL; `None` if it would be read differently.
+/// Returns the line of a URL; `None` if `chg add` would read another URL or group from this line.
 fn line(url: &ListedUrl) -> Option<Vec<u8>> {
     let breaks = |bytes: &[u8]| bytes.iter().any(|byte| b"\t\r\n".contains(byte));
     let is_whole = !url.uri.is_empty() && url.uri.trim_ascii() == url.uri;

@@ -41,8 +41,8 @@ impl Pack {
 
 /// Store a packed frontier in the documented keys again, which any client can read and write.
 ///
-/// They take several times the memory of the packed frontier: make sure that there is room. Workers can fetch
-/// meanwhile. The server continues if this command is interrupted; if the server is interrupted, run the
+/// They take several times the memory of the packed frontier: make sure that the server has enough memory. Workers
+/// can fetch meanwhile. The server continues if this command is interrupted; if the server is interrupted, run the
 /// command again.
 #[derive(Args)]
 #[command(after_help = "Example:

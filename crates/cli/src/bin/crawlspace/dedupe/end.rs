@@ -55,7 +55,7 @@ impl Commit {
     }
 }
 
-/// Failure for one of several crawls: the server refuses, or the output fails.
+/// Failure for one of several crawls: the server returns an error, or the output fails.
 enum Failure {
     Refused(Error),
     Output(io::Error),

@@ -32,8 +32,8 @@ impl Pack {
 
 /// Store a packed index in the documented keys again, which any client can read.
 ///
-/// They take several times the memory of the packed index: make sure that there is room. Clients can work on
-/// the index meanwhile. The server continues if this command is interrupted; if the server is interrupted,
+/// They take several times the memory of the packed index: make sure that the server has enough memory. Clients can
+/// work on the index meanwhile. The server continues if this command is interrupted; if the server is interrupted,
 /// run the command again.
 #[derive(Args)]
 #[command(after_help = "Example:
