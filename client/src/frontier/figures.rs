@@ -80,7 +80,7 @@ map_reply! {
         execution: Vec<u8>,
         /// Weight of the execution, which determines its share of the fetches.
         weight: Option<u64>,
-        /// Number of its URIs in this group.
+        /// Number of URIs of the execution in this group.
         uris: u64,
     }
 }

@@ -341,9 +341,9 @@ impl<S: Ask> Frontier<S> {
         self.repeat(discover)
     }
 
-    /// Marks URLs as done or schedules them, without a lease (`CHG.SETTLE`). The frontier stores `status`
-    /// with the URLs that are done. Returns for each URL whether something changed; `None` if it was refused
-    /// because the budget of its group is used up or the execution is being dropped.
+    /// Marks URLs as done or schedules them, without a lease (`CHG.SETTLE`). The frontier stores `status` with the
+    /// URLs that are done. Returns, for each URL, whether something changed; `None` if the URL was refused because
+    /// the budget of its group is used up or the execution is being dropped.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;

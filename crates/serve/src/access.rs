@@ -96,7 +96,7 @@ impl Access {
         Ok(rows)
     }
 
-    /// Returns for each row whether it passes an access point and tag filters.
+    /// Returns, for each row, whether it passes an access point and tag filters.
     ///
     /// # Errors
     /// The same errors as [`Access::filter`].
@@ -193,7 +193,7 @@ impl Access {
         self.filter(point, tag_filters, rows).await.map(drop)
     }
 
-    /// Returns for each row whether it passes, in one call.
+    /// Returns, for each row, whether it passes; sends one call.
     async fn verdicts(&self, filter: &Filter<'_>, rows: &[Row]) -> Result<Vec<bool>, AccessError> {
         let mut text = Vec::with_capacity(rows.iter().map(|row| row.line().len() + 1).sum());
         for row in rows {

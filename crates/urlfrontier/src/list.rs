@@ -81,7 +81,7 @@ impl Store {
         Ok(found.into_iter().skip(skip).take(take).collect())
     }
 
-    /// Returns for each group whether it is neither blocked nor paused.
+    /// Returns, for each group, true if it is neither blocked nor paused.
     async fn are_active(&self, groups: &[Vec<u8>]) -> Result<Vec<bool>> {
         let batch = Batch::new();
         let over = self.frontier.over(&batch);

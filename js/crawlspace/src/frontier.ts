@@ -360,8 +360,9 @@ export class Frontier {
   }
 
   /**
-   * Queues URLs that the execution does not know yet. Returns for each the number of URIs of its group if it is new, 0
-   * if it is known, or null if it is refused. Needs a packed frontier.
+   * Queues URLs that the execution does not know yet. Returns, for each URL, the number of URIs of
+   * its group if the URL is new, 0 if it is known, or null if it is refused. Needs a packed
+   * frontier.
    */
   async discover(
     execution: Bytes,

@@ -192,7 +192,7 @@ impl Many {
         while let Some(&(pass, number)) = self.idle.first().filter(|(pass, _)| *pass <= clock) {
             self.idle.remove(&(pass, number));
             let execution = self.by_number.get(&number);
-            // Skip an execution that has URIs again or another pass.
+            // Skip an execution that has URIs again, or whose pass has changed.
             let Some(execution) = execution.filter(|e| e.is_idle() && e.pass == pass) else {
                 continue;
             };

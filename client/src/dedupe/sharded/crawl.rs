@@ -215,7 +215,7 @@ impl<S: Steps> Sharded<S> {
         Ok(sums)
     }
 
-    /// Returns for each shard except the home shard which of these crawls it must commit.
+    /// Returns, for each shard except the home shard, which of these crawls the shard must commit.
     async fn have(&self, crawls: &[&[u8]], shards: Where) -> Result<Vec<Vec<bool>>, Error> {
         let others = &self.shards()[1..];
         if let Where::AllShards = shards {

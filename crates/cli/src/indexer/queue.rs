@@ -562,8 +562,8 @@ impl Queue {
         Ok(noted.unwrap_or(0))
     }
 
-    /// Returns for each package, given with its crawl, the name of its sequence of calls if its batch of this number
-    /// is still to be counted.
+    /// Returns, for each package (given with its crawl), the name of its sequence of calls if its batch of this
+    /// number is still to be counted.
     pub(crate) fn ready(
         &self,
         number: u64,

@@ -296,8 +296,8 @@ impl Job<'_> {
 }
 
 impl Work<'_> {
-    /// Adds the responses of small packages in one round trip. Returns for each package whether it has records to count
-    /// later.
+    /// Adds the responses of small packages in one round trip. Returns, for each package, whether it has records to
+    /// count later.
     pub(super) fn add_small(
         &self,
         packages: Vec<(&Job<'_>, Option<&str>, Small)>,

@@ -328,8 +328,8 @@ impl Work<'_> {
         Ok(is_sent)
     }
 
-    /// Sends revisits to the shards in one round trip. Returns for each package the positions of the revisits that are
-    /// not counted, because a revisit of the same shard has no original.
+    /// Sends revisits to the shards in one round trip. Returns, for each package, the positions of the revisits that
+    /// are not counted, because a revisit of the same shard has no original.
     fn send_revisits(
         &self,
         index: &Sharded,

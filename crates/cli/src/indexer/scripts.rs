@@ -288,7 +288,7 @@ redis.call('HSET', counts, 'updateProgress', '1')
 redis.call('SET', stamp, now)
 return 1";
 
-/// Returns for each package the name of its sequence if its batch of this number is still to be counted. Otherwise
+/// Returns, for each package, the name of its sequence if its batch of this number is still to be counted. Otherwise
 /// returns a number: 0 if the package is finished, 1 if the batch is counted, 2 if the crawl was removed.
 pub(super) const READY: &str = r"
 local runs, noted, done, uncommitted = unpack(KEYS)

@@ -49,7 +49,7 @@ const DAMAGE: &str = ".damage";
 /// Prefix of temporary files.
 const TEMPORARY: &str = ".crawlspace-";
 
-/// A folder of WARC files, and their indexes. Indexing stops when it is dropped.
+/// A folder of WARC files, and their indexes. Indexing stops when this value is dropped.
 #[derive(Debug)]
 pub struct WarcFolder(Arc<Shared>);
 

@@ -165,9 +165,10 @@ def discover(
 ) -> Command[List[Optional[int]]]:
     """Queues the URLs that the crawl does not know yet, given as ``Item`` (CHG.DISCOVER).
 
-    Either all items have a key or none has one; the same applies to payloads. With ``fresh``, URLs that were done at
-    least this long ago count as new. Returns for each item the number of URIs that its group has now, 0 if the URL is
-    known, or None if it was refused. A call that was repeated after a broken connection may find its own URLs known.
+    Either all items have a key or none has one; the same applies to payloads. With ``fresh``, URLs
+    that were done at least this long ago count as new. Returns, for each item, the number of URIs
+    that its group has now, 0 if the URL is known, or None if it was refused. A call that was
+    repeated after a broken connection may find its own URLs known.
     """
     rows: List[Any] = [item if len(item) == 6 else row(Item, item) for item in items]
     if not rows:
@@ -471,7 +472,9 @@ def settle(
 ) -> Command[List[Optional[int]]]:
     """Marks URLs as done, or sets the time of their next fetch, given as ``Settlement`` (CHG.SETTLE).
 
-    Either all items have a payload or none has one. Without payloads, queued and leased URLs keep theirs. Returns for each item 1 if something changed, 0 if not, and None if it was refused.
+    Either all items have a payload or none has one. Without payloads, queued and leased URLs keep
+    theirs. Returns, for each item, 1 if something changed, 0 if not, and None if the item was
+    refused.
     """
     words: List[Word] = ["CHG.SETTLE", prefix, data(execution)]
     number(words, b"STATUS", status)
