@@ -17,7 +17,7 @@ pub(super) enum Verdict {
     /// Lease the group, and the next URI of this execution if the frontier stores URIs of the
     /// group.
     Lease(Option<Vec<u8>>),
-    /// Park the group, which is not due before this time.
+    /// Move the group to `chg_wait`, because it is not due before this time.
     Park(Millis),
     /// Skip the group, which is paused and keeps its position. Contains the time when a URI of an
     /// unpaused execution becomes due.

@@ -248,7 +248,7 @@ impl Line {
     fn connection(&mut self) -> &mut Connection {
         match &mut self.connection {
             Some(open) => open,
-            None => unreachable!("a line is connected before it is used"),
+            None => unreachable!("the connection is opened before it is used"),
         }
     }
 

@@ -22,7 +22,8 @@ pub(crate) const MAX_ITEMS: usize = 1024;
 pub(crate) const MAX_BATCHES: usize = 16;
 /// Size of the messages, in bytes, after which no further ones are read before they are acknowledged.
 const MAX_BYTES: usize = 4 << 20;
-/// Maximum number of URLs of a command. They take about 1.5 ms, during which the server runs no other command.
+/// Maximum number of URLs of a command. Such a command takes about 1.5 ms, during which the server runs no other
+/// command.
 const SLICE: usize = 128;
 
 /// The messages of a stream that are available, and the way it ended.

@@ -5,8 +5,8 @@ import type { Bytes } from "./reply.js";
 /** Options of {@link Dedupe.capture}. */
 export interface CaptureOptions {
   /**
-   * Lifetime of the claim in milliseconds; 60 000 by default. If this worker dies, another one may store the payload
-   * after this time. Choose more than it takes to write the record.
+   * Lifetime of the claim in milliseconds; 60 000 by default. If this worker dies, another one may
+   * store the payload after this time. Choose a longer time than writing the record takes.
    */
   readonly px?: number | undefined;
   /**

@@ -55,7 +55,7 @@ export interface Revisit {
   readonly hash: Bytes;
   /** Size of the revisit record in bytes. */
   readonly size: number;
-  /** The record that it refers to, as a look-up or a claim returned it. */
+  /** The record that the revisit refers to, as a look-up or a claim returned it. */
   readonly original?: Pick<Original, "crawl" | "waczIndex" | "size"> | undefined;
 }
 

@@ -14,11 +14,11 @@ RECORD = ("crawl-1", 0, DATE, URL, 5120)
 
 
 class Token:
-    """Stands for the token of the last reply that had one."""
+    """Placeholder for the token in the last reply with a token."""
 
 
 class Original:
-    """Stands for the record of the last reply that had one."""
+    """Placeholder for the record in the last reply with a record."""
 
 
 Call = Tuple[str, Tuple[Any, ...], Dict[str, Any]]

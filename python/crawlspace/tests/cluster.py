@@ -19,7 +19,7 @@ NODE_TIMEOUT = 2_000
 
 
 def until(what: str, holds: Callable[[], Any], seconds: float = 120) -> None:
-    """Waits until something holds."""
+    """Waits until a condition is true."""
     end = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > end:
@@ -145,8 +145,8 @@ class Cluster:
     def kill_master(self, prefix: str) -> None:
         """Kills the master of a prefix, and waits until the cluster has made its replica a master.
 
-        Replication is asynchronous. Therefore the master executes no writes until its replica has all earlier ones, and
-        is killed then, so that no confirmed write is lost.
+        Replication is asynchronous. Therefore this pauses writes, and kills the master once the
+        replica has all earlier writes, so that no confirmed write is lost.
         """
         master, replica = self._pair(prefix)
         master.client.execute_command("CLIENT PAUSE", 60_000, "WRITE")

@@ -58,7 +58,7 @@ class FailoverTest(unittest.TestCase):
         return Counter(line.split(" ")[0] for text in texts for line in text.splitlines())
 
     def until(self, what: str, holds: Callable[[], bool]) -> None:
-        """Waits until something holds, as long as all workers are alive."""
+        """Waits until a condition is true, as long as all workers are alive."""
 
         def check() -> bool:
             for worker in self.workers:

@@ -60,7 +60,7 @@ class Server:
 
 
 def until(what: str, holds: Callable[[], Any], seconds: float = 60) -> None:
-    """Waits until something holds."""
+    """Waits until a condition is true."""
     end = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > end:

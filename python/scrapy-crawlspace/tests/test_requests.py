@@ -1,4 +1,4 @@
-"""What the frontier stores of a request."""
+"""Tests which parts of a request the frontier stores."""
 
 import json
 import unittest

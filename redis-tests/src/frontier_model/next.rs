@@ -26,7 +26,7 @@ enum From {
 enum Fate {
     /// Lease the group, with a URI of this execution or with a counted URI.
     Lease(Option<String>),
-    /// Park the group until this time.
+    /// Move the group to `chg_wait` until this time.
     Park(i64),
     /// Skip the group, which is paused and keeps its place.
     Pass,

@@ -12,7 +12,7 @@ use crate::wire::{Reply, Wire};
 pub const PREFIX: &str = "{m}:";
 
 /// Commands that run instead of the server's own commands. They take full keys, have no state of their own, and are
-/// tested beside the server's commands.
+/// tested in comparison with the server's commands.
 pub const STAND_INS: [&str; 5] = [
     "dedupe.hget",
     "dedupe.hlen",

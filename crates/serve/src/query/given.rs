@@ -219,7 +219,7 @@ impl<'a> Given<'a> {
         let mut firsts = self.collapses.iter().filter(|field| !field.is_empty());
         match self.get("collapseToLast") {
             _ if self.collapses.len() > MAX_COLLAPSES => bad(format!(
-                "collapse: a request may have it at most {MAX_COLLAPSES} times"
+                "collapse: a request may have at most {MAX_COLLAPSES} of them"
             )),
             "" => firsts.map(|field| parsed("collapse", field)).collect(),
             last if firsts.next().is_none() => Ok(vec![parsed("collapseToLast", last)?]),

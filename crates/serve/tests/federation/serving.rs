@@ -53,7 +53,7 @@ pub struct Setup {
     pub variables: Vec<(&'static str, String)>,
 }
 
-/// The server under test. Dropping it stops it.
+/// The server under test. Dropping this value stops the server.
 pub struct Stage {
     address: SocketAddr,
     operator: SocketAddr,

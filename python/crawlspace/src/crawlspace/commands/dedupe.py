@@ -47,7 +47,7 @@ class Revisit(NamedTuple):
     hash: Bytes
     #: Bytes of the stored record.
     size: int
-    #: The record that it refers to; without it, the command looks it up.
+    #: The record that the revisit refers to; if it is None, the command looks it up.
     original: Optional[Record] = None
 
 

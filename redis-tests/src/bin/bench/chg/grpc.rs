@@ -1,4 +1,4 @@
-//! G1: URLFrontier's calls over gRPC, beside recorded figures of URLFrontier's own service.
+//! G1: URLFrontier's calls over gRPC, compared with recorded figures of URLFrontier's own service.
 
 use std::collections::HashMap;
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! P1 and P2: the packages for Python and JavaScript next to their clients. S1: Scrapy next to
-//! scrapy-redis.
+//! P1 and P2: the packages for Python and JavaScript compared with their clients. S1: Scrapy with our package
+//! compared with scrapy-redis.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -48,7 +48,7 @@ pub struct End {
 }
 
 impl End {
-    /// Runs all measurements. They change the index.
+    /// Runs all measurements, which change the index.
     pub fn measure(plan: &Plan, corpus: &Corpus, pair: &mut Pair, crawls: &[Crawl]) -> End {
         let server = &mut pair.packed;
         let size = hashes(server) as u64;
