@@ -89,7 +89,7 @@ export interface LeasedUri {
   readonly payload: Buffer | null;
   /** Distance from a seed; null in a lease without `uris`, `gate` and `execution`. */
   readonly depth: number | null;
-  /** Number of its leases that expired; null in a lease without `uris`, `gate` and `execution`. */
+  /** Number of leases of the URI that expired; null in a lease without `uris`, `gate` and `execution`. */
   readonly attempts: number | null;
 }
 
@@ -150,7 +150,7 @@ export interface Expired {
   readonly group: Buffer;
   readonly execution: Buffer | null;
   readonly uri: Buffer | null;
-  /** How often leases of the URI expired; of the group, if the frontier does not keep the URI. */
+  /** Number of leases of the URI that expired, or of the group if the frontier does not keep the URI. */
   readonly times: number;
 }
 

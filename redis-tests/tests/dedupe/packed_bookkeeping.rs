@@ -247,8 +247,8 @@ fn checks_are_answered_while_the_storage_changes_again_and_again() {
         for name in ["PACK", "UNPACK"] {
             let (_, hashes, records) = c.change(name);
             assert_eq!((hashes, records), (6_000, 6_000), "{name}");
-            // If a `CHECK` has returned, its client sends it again. The other clients are still waiting when the next
-            // conversion begins.
+            // If a client has got the reply to its `CHECK`, it sends another one. The other clients are still waiting
+            // when the next conversion begins.
             for checker in &mut checkers {
                 if checker.has_reply() {
                     assert_no_faults(&checker.recv());

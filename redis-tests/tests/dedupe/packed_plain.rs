@@ -9,7 +9,7 @@ use redis_tests::{
 
 const P: &str = "p:";
 
-/// Options with the setting.
+/// Returns options that enable `dedupe-plain-commands`.
 fn served() -> Options {
     Options::new().module_args(&["dedupe-plain-commands", "yes"])
 }

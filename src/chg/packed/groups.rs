@@ -682,8 +682,7 @@ impl Groups {
         (at + 1 < end).then_some(slot + 1)
     }
 
-    /// Returns the number of memory blocks; of the groups with many URIs, counts only the first
-    /// few.
+    /// Returns the number of memory blocks. Among the groups with many URIs, only the first few are counted.
     pub fn pieces(&self) -> usize {
         let some = self.apart.values().take(SAMPLED);
         let open = self.open.iter().filter_map(|open| match &open.place {

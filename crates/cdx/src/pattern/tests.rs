@@ -249,7 +249,7 @@ fn java_patterns_have_their_java_meaning() {
         let shown = pattern.escape_ascii();
         let ours = Pattern::compile_java(&pattern, Anchor::Whole, Limits::default());
         match (ours, of_java) {
-            // A rejection is safe even if Java accepts the pattern, because it fails closed.
+            // If we reject a pattern that Java accepts, the query fails, which is safe.
             (Err(_), "-") => same += 1,
             (Err(error), _) => {
                 refused += 1;

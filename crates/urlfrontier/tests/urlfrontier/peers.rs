@@ -28,7 +28,8 @@ async fn python_client_crawls() {
     assert!(output.ends_with("all URLs were crawled once\n"), "{output}");
 }
 
-/// Adds 10 URLs to each of 100 new queues and takes them, 100 times. Returns the median time of taking them.
+/// Adds 10 URLs to each of 100 new queues and gets these URLs, 100 times. Returns the median time of getting the
+/// URLs.
 async fn deliver(stage: &Stage, client: &mut Client, name: &str) -> Duration {
     let calls = || stage.server.info_number("total_commands_processed");
     let mut times = Vec::new();

@@ -89,7 +89,7 @@ impl<P: Store, H: Home<P>> Keyspace for Both<P, H> {
     fn string_set(&mut self, key: &Self::Name, value: &[u8]) -> Result<()> {
         match key {
             BothName::One(key) => self.either.string_set(key, value),
-            BothName::Two(_) => unreachable!("no part of a frontier is a text"),
+            BothName::Two(_) => unreachable!("a frontier has no text keys"),
         }
     }
 

@@ -84,14 +84,14 @@ impl<N> Two<N> {
     pub(super) fn plain(&self) -> &N {
         match &self.plain {
             EitherName::Plain(name) => name,
-            EitherName::Packed(_) => unreachable!("made as a plain name"),
+            EitherName::Packed(_) => unreachable!("the name of a plain frontier"),
         }
     }
 
     fn packed(&self) -> &Name {
         match &self.packed {
             EitherName::Packed(name) => name,
-            EitherName::Plain(_) => unreachable!("made as a packed name"),
+            EitherName::Plain(_) => unreachable!("the name of a packed frontier"),
         }
     }
 
