@@ -21,7 +21,7 @@ pub const HEAD: usize = 13;
 pub struct Envelope {
     /// Name of the value in error messages, such as *a tag space*.
     pub what: &'static str,
-    /// The version that is written. Other versions are rejected.
+    /// The version of the chunks that are written. Chunks of other versions are rejected.
     pub version: u8,
 }
 

@@ -18,14 +18,14 @@ const STEP: u64 = 16;
 /// The part that is moved next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Next {
-    /// Lists that exist once.
+    /// Lists that a frontier has only once.
     #[default]
     Lists,
     /// Groups in the sorted queues, in order, so that both storages find their positions quickly.
     Queues,
-    /// Groups, and other keys that exist per group, gate or execution.
+    /// Groups, and other keys of each group, gate or execution.
     Groups,
-    /// The remaining keys that exist once per frontier.
+    /// The remaining keys that a frontier has only once.
     Once,
 }
 

@@ -46,8 +46,8 @@ pub(super) enum Next {
     Nothing,
     /// Continues with the resume key at the end of a part, if there is one.
     Key,
-    /// Continues with the resume key or, if the part looks truncated, from the timestamp of the last capture.
-    /// Only for a single URL.
+    /// Continues with the resume key or, if the part looks truncated, from the timestamp of the last capture. This is
+    /// possible for queries for a single URL only.
     KeyOrTime,
 }
 

@@ -229,7 +229,7 @@ fn probe(node: &Server, facts: &[Fact], progress: &Progress, mut rng: Rng) {
     }
 }
 
-/// Creates the data of the facts with `call`. Returns the facts with their correct replies.
+/// Writes data with `call`. Returns read commands for these data, with their correct replies.
 fn facts(mut call: impl FnMut(&[Vec<u8>]) -> Reply) -> Vec<Fact> {
     let words = |line: String| -> Vec<Vec<u8>> { line.split(' ').map(Word::word).collect() };
     let mut facts = Vec::new();
