@@ -86,8 +86,8 @@ const MEASURED: &[(&str, &[&str])] = &[
     (
         "docs/formats/packed-index.md",
         &[
-            "takes {ours| D7 | RDB file per hash, packed |} bytes a hash in an RDB file, where plain keys take \
-             {ours|  | RDB file per hash, plain keys |}.",
+            "takes {ours| D7 | RDB file per hash, packed |} bytes per hash in an RDB file \
+             ({ours|  | RDB file per hash, plain keys |} with plain keys).",
         ],
     ),
 ];
@@ -218,7 +218,7 @@ const CONSTANTS: &[(&str, &[&str])] = &[
     (
         "docs/commands/chg.release.md",
         &[
-            "counted from at least {crates/compact/src/limits.rs chg::BACKOFF_BASE};",
+            "a computed pause of less than {crates/compact/src/limits.rs chg::BACKOFF_BASE} counts as a second",
             "up to {crates/compact/src/limits.rs chg::MAX_BACKOFF}: after {crates/compact/src/limits.rs chg::MAX_STEPS} of them",
         ],
     ),
