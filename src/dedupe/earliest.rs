@@ -178,7 +178,7 @@ fn mark(digest: &Digest, capture: &Capture<'_>) -> Mark {
     fingerprint(digest, &date, capture.url)
 }
 
-/// Returns the mark of a second. It is set if a capture with milliseconds in this second is marked.
+/// Returns the mark of a second. This mark is set if a capture with milliseconds in this second is marked.
 fn precise(digest: &Digest, capture: &Capture<'_>) -> Mark {
     let second = [capture.second, b"."].concat();
     fingerprint(digest, &second, capture.url)

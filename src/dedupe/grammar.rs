@@ -563,7 +563,7 @@ command! {
 const ANY_BYTES: usize = 512 << 20;
 const FIELD: Bytes = Bytes::new("field", ANY_BYTES);
 
-/// Calls a macro with the commands that take the place of commands of plain clients.
+/// Calls a macro with the commands that run instead of commands of plain clients.
 macro_rules! plain {
     ($with:ident) => {
         $with! { HGet HSetNx HLen HScan Rename }

@@ -465,7 +465,7 @@ mod tests {
     }
 
     proptest! {
-        /// A page that changes has the same bytes as a page that is written at once.
+        /// Checks that a page has the same bytes, whether it was changed step by step or written as a whole.
         #[test]
         fn a_page_does_not_depend_on_its_history(
             steps in prop::collection::vec((place(), 0..2_u32, uri(), any::<bool>()), 1..80),

@@ -18,7 +18,7 @@ use crate::stage::{Stage, asks};
 const ASKS: &str = "full 1,2;cdx 1,2";
 /// Memory limit that is so low that all lines are sorted in files.
 const MEMORY: usize = 16 << 10;
-/// Number of builders that are killed, in all lanes.
+/// Total number of builders that are killed.
 const ROUNDS: usize = 208;
 /// Number of concurrent rounds.
 const LANES: usize = 2;
