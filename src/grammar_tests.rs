@@ -284,3 +284,77 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn errors_name_the_option_and_what_it_allows() {
+    let calls = [
+        (
+            "chg.release",
+            "host 5 ELAPSED 1 CRAWLDELAY x",
+            "ERR invalid CRAWLDELAY 'x'",
+        ),
+        (
+            "chg.release",
+            "host 5 ELAPSED 1 RETRYAFTER 1.5",
+            "ERR invalid RETRYAFTER '1.5'",
+        ),
+        (
+            "chg.release",
+            "host 5 LATER 0",
+            "ERR LATER '0' is out of range (1 to 315619200000, which is ten years",
+        ),
+        (
+            "chg.release",
+            "host 5 AT -1",
+            "ERR AT '-1' is out of range (0 to 2015619200000, which is ten years from now",
+        ),
+        (
+            "chg.release",
+            "host 5 DELAY 18446744073709551616",
+            "ERR DELAY '18446744073709551616' is out of range (0 to 315619200000,",
+        ),
+        (
+            "chg.limit",
+            "host DELAY -2",
+            "ERR DELAY '-2' is out of range (0 to 315619200000, which is ten years in milliseconds; -1 for none)",
+        ),
+        (
+            "chg.limit",
+            "host BUDGET x",
+            "ERR BUDGET 'x' is not an integer (0 to 9223372036854775807; -1 for none)",
+        ),
+        ("chg.space", "crawl SHARE \"\"", "ERR SHARE is empty"),
+        ("chg.count", "crawl GROUP \"\"", "ERR GROUP is empty"),
+        (
+            "dedupe.revisit",
+            "crawl REF \"\" sixteen.bytes.long 1",
+            "ERR REF is empty",
+        ),
+        (
+            "dedupe.lookupurl",
+            "BEFORE soon http://a/",
+            "ERR invalid BEFORE 'soon': a date of 14 ",
+        ),
+        (
+            "dedupe.claim",
+            "crawl sixteen.bytes.long PX 0",
+            "ERR PX '0' is out of range (1 to ",
+        ),
+        (
+            "tags.list",
+            "a COUNT 0",
+            "ERR COUNT '0' is out of range (1 to ",
+        ),
+    ];
+    let all = all();
+    for (name, call, expected) in calls {
+        let command = all.iter().find(|command| command.name == name);
+        let words = call.split(' ').map(|word| match word {
+            "\"\"" => &b""[..],
+            word => word.as_bytes(),
+        });
+        let words: Vec<&[u8]> = words.collect();
+        let error = (command.expect(name).parse)(&words).expect_err(call);
+        assert!(error.starts_with(expected), "{call}: {error}");
+    }
+}

@@ -27,7 +27,7 @@ use super::lease::{Fate, When};
 use super::listing::{Cursor, Queue, UrlCursor};
 use super::politeness::{Factor, Facts};
 use super::settle::Settled;
-use super::spans::{NOW, OrNone, Span, Time};
+use super::spans::{NOW, OrNone, Time, span};
 use super::time::Millis;
 use super::uris::{MAX_WEIGHT, Position, URI_BYTES};
 
@@ -38,12 +38,12 @@ const EXECUTION: Bytes = Bytes::new("execution", ID_BYTES);
 const URL: Bytes = Bytes::new("uri", URI_BYTES);
 const TOKEN: Integer = Integer::from("token", 1);
 const COUNT: Integer = Integer::new("count", 1, MAX_COUNT);
-const LEASE: Span = Span::new("milliseconds", 1);
+const LEASE: Integer = span("milliseconds", 1);
 const KEY: Bytes = Bytes::new("key", KEY_BYTES);
 const URIS: Integer = Integer::new("n", 1, MAX_LEASED);
 const PAYLOAD: Bytes = Bytes::new("payload", PAYLOAD_BYTES).or_empty();
-const PAUSE: Span = Span::new("gate-milliseconds", 0);
-const BLOCK: Span = Span::new("block-milliseconds", 0);
+const PAUSE: Integer = span("gate-milliseconds", 0);
+const BLOCK: Integer = span("block-milliseconds", 0);
 
 type Groups<'a> = SmallVec<[&'a [u8]; 4]>;
 
@@ -82,11 +82,11 @@ fn read_status(text: &[u8]) -> Result<i64, String> {
 
 /// Parses a pause that a host requested. A release must not fail because a host sent a value out of
 /// range, so it is clamped later.
-fn read_wait(text: &[u8]) -> Result<i64, String> {
+fn read_wait(option: &str, text: &[u8]) -> Result<i64, String> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return Err(format!(
-            "ERR invalid CRAWLDELAY or RETRYAFTER '{}': a whole number of milliseconds is expected",
+            "ERR invalid {option} '{}': a whole number of milliseconds is expected",
             Shown(text)
         ));
     }
@@ -217,7 +217,7 @@ macro_rules! discovery {
             struct $name<'a> {
                 form: () = Flag($word),
                 {
-                    fresh: Option<Millis> = Span::new("milliseconds", 0).after("FRESH"),
+                    fresh: Option<Millis> = span("milliseconds", 0).after("FRESH"),
                     weight: Option<u64> = Integer::new("weight", 1, MAX_WEIGHT).after("WEIGHT"),
                 }
                 items: SmallVec<[Item<'a>; 4]> = Counted {
@@ -462,13 +462,15 @@ fn check_block(now: Now, block: Option<Millis>) -> Result<(), String> {
 grammar! {
     /// The results of a fetch that a release reports.
     struct Given {
-        elapsed: Millis = Span::new("elapsed", 0).after("ELAPSED"),
+        elapsed: Millis = span("elapsed", 0).after("ELAPSED"),
         {
             factor: Option<Factor> = Form::text("factor", "1.5", read_factor).after("FACTOR"),
-            min: Option<Millis> = Span::new("min", 0).after("MIN"),
-            max: Option<Millis> = Span::new("max", 0).after("MAX"),
-            crawl_delay: Option<i64> = Form::number("crawl-delay", "0", read_wait).after("CRAWLDELAY"),
-            retry_after: Option<i64> = Form::number("retry-after", "0", read_wait).after("RETRYAFTER"),
+            min: Option<Millis> = span("min", 0).after("MIN"),
+            max: Option<Millis> = span("max", 0).after("MAX"),
+            crawl_delay: Option<i64> =
+                Form::number("crawl-delay", "0", |text| read_wait("CRAWLDELAY", text)).after("CRAWLDELAY"),
+            retry_after: Option<i64> =
+                Form::number("retry-after", "0", |text| read_wait("RETRYAFTER", text)).after("RETRYAFTER"),
             status: Option<i64> = Form::number("status", "200", read_status).after("STATUS"),
         }
     }
@@ -552,14 +554,14 @@ command! {
         token: u64 = TOKEN,
         when: Option<When> = Optional(OneOf("when", (
             Time::new("time").after("AT").map(When::At),
-            Span::new("milliseconds", 0).after("DELAY").map(When::Delay),
+            span("milliseconds", 0).after("DELAY").map(When::Delay),
             block("facts").map(|given: Given| When::Facts(given.facts())),
         ))),
         {
             fate: Option<Fate<'a>> = OneOf("fate", (
                 block("done").after("DONE").map(Done::<'a>::fate),
                 block("retry").after("RETRY").map(Retry::<'a>::fate),
-                Span::new("later-milliseconds", 1).after("LATER").map(Fate::Later),
+                span("later-milliseconds", 1).after("LATER").map(Fate::Later),
             )),
         }
         next: Option<Taking<'a>> = Optional(block("next")),
@@ -673,15 +675,19 @@ grammar! {
     }
 }
 
+const DELAY: Integer =
+    span("delay-milliseconds", 0).noting(", which is ten years in milliseconds; -1 for none");
+const BUDGET: Integer = Integer::from("uris", 0).noting("; -1 for none");
+
 grammar! {
     /// Limits of a group.
     #[derive(Default)]
     pub struct GroupLimits<'a> {
         {
             parallel: Option<u64> = Integer::new("fetches", 1, MAX_PARALLEL).after("PARALLEL"),
-            gap: Option<Millis> = Span::new("milliseconds", 0).after("GAP"),
-            delay: Option<Option<Millis>> = OrNone(Span::new("delay-milliseconds", 0).after("DELAY")),
-            budget: Option<Option<u64>> = OrNone(Integer::from("uris", 0).after("BUDGET")),
+            gap: Option<Millis> = span("milliseconds", 0).after("GAP"),
+            delay: Option<Option<Millis>> = OrNone(DELAY.after("DELAY")),
+            budget: Option<Option<u64>> = OrNone(BUDGET.after("BUDGET")),
             done: Option<DoneLimit<'a>> = block("done").after("DONE"),
         }
     }

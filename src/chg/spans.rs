@@ -41,7 +41,7 @@ impl<'a> Shape<'a> for NowOption {
         let simulated =
             args.peek_second().and_then(parse_unsigned).is_some() && args.keyword("NOW");
         if simulated {
-            let now = args.unsigned("NOW", 1, LATEST_NOW)?;
+            let now = args.unsigned("NOW", 1, LATEST_NOW, "")?;
             args.set_now(now);
         }
         let ms = args.now();
@@ -73,69 +73,23 @@ impl<'a> Shape<'a> for Time {
     }
 
     fn read(&self, args: &mut Args<'a>) -> Result<Millis, String> {
-        let (name, now) = (self.1, args.now());
-        let time = args.unsigned(name, 0, i64::MAX as u64)?;
-        if time <= now + TEN_YEARS {
-            return Ok(time);
-        }
-        Err(args.wrong(&format!(
-            "ERR {name} {time} is more than ten years from now; times are in milliseconds since 1970, and now is {now}"
-        )))
+        let latest = args.now() + TEN_YEARS;
+        let note = ", which is ten years from now in milliseconds since 1970";
+        args.unsigned(self.1, 0, latest, note)
     }
 }
 
-/// A span of time in milliseconds.
+/// Creates the shape of a span of time in milliseconds, of at least `least`.
+pub(super) const fn span(name: &'static str, least: Millis) -> Integer {
+    Integer::new(name, least, TEN_YEARS).noting(", which is ten years in milliseconds")
+}
+
+/// An integer, or -1 for no value.
 #[derive(Clone, Copy)]
-pub(super) struct Span {
-    name: &'static str,
-    /// Name of the argument in error messages.
-    called: &'static str,
-    least: Millis,
-}
+pub(super) struct OrNone(pub After<Integer>);
 
-impl Span {
-    pub(super) const fn new(name: &'static str, least: Millis) -> Span {
-        Span {
-            name,
-            called: name,
-            least,
-        }
-    }
-
-    /// Sets the keyword before the span. Error messages use the keyword as the name of the
-    /// argument.
-    pub(super) fn after(self, word: &'static str) -> After<Span> {
-        let called = word;
-        After::new(word, Span { called, ..self })
-    }
-}
-
-impl<'a> Shape<'a> for Span {
-    type Value = Millis;
-
-    fn arg(&self) -> Arg {
-        let limits = Limits::Range(self.least, TEN_YEARS);
-        Arg::value(self.name, ArgKind::Integer, limits)
-    }
-
-    fn read(&self, args: &mut Args<'a>) -> Result<Millis, String> {
-        let name = self.called;
-        let span = args.unsigned(name, self.least, i64::MAX as u64)?;
-        if span <= TEN_YEARS {
-            return Ok(span);
-        }
-        Err(args.wrong(&format!(
-            "ERR {name} {span} is more than ten years, in milliseconds"
-        )))
-    }
-}
-
-/// A value, or -1 for no value.
-#[derive(Clone, Copy)]
-pub(super) struct OrNone<S>(pub After<S>);
-
-impl<'a, S: Shape<'a>> Shape<'a> for OrNone<S> {
-    type Value = Option<S::Value>;
+impl<'a> Shape<'a> for OrNone {
+    type Value = Option<u64>;
 
     fn arg(&self) -> Arg {
         let limits = Limits::Like("-1");

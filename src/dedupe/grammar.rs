@@ -64,9 +64,11 @@ fn digest(hash: &[u8]) -> Result<Digest, String> {
     Digest::parse(hash).map_err(|error| error.to_string())
 }
 
-/// A date of a record, in one of the supported formats.
+/// A date of a record, in one of the supported formats, with its name in errors.
 #[derive(Clone, Copy)]
-struct Date;
+struct Date(&'static str);
+
+const DATE: Date = Date("date");
 
 impl<'a> Shape<'a> for Date {
     type Value = &'a [u8];
@@ -76,12 +78,13 @@ impl<'a> Shape<'a> for Date {
     }
 
     fn read(&self, args: &mut Args<'a>) -> Result<&'a [u8], String> {
-        let date = args.bytes("date", 1, DATE_BYTES)?;
+        let date = args.bytes(self.0, 1, DATE_BYTES)?;
         if is_date(date) {
             return Ok(date);
         }
         Err(args.wrong(&format!(
-            "ERR invalid date '{}': 14 or 17 digits, or ISO 8601 form, are expected",
+            "ERR invalid {} '{}': a date of 14 or 17 digits, or in ISO 8601 form, is expected",
+            self.0,
             Shown(date)
         )))
     }
@@ -137,7 +140,7 @@ command! {
         {
             own: Option<&'a [u8]> = CRAWL.after("CRAWL"),
             limit: Option<u64> = Integer::new("limit", 1, MAX_CAPTURES).after("LIMIT"),
-            before: Option<&'a [u8]> = After::new("BEFORE", Date),
+            before: Option<&'a [u8]> = After::new("BEFORE", Date("BEFORE")),
         }
         urls: SmallVec<[&'a [u8]; 1]> = Many(Bytes::new("url", URL_BYTES)),
     }
@@ -212,7 +215,7 @@ grammar! {
 grammar! {
     impl Record<'a> {
         wacz_index = WACZ_INDEX,
-        date = Date,
+        date = DATE,
         url = Bytes::new("url", URL_BYTES),
         size = SIZE,
     }

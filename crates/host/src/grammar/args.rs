@@ -86,22 +86,32 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Reads the next argument as an integer from `least` to `most`.
+    /// Reads the next argument as an integer from `least` to `most`. Errors append `note` to the range.
     ///
     /// # Errors
     /// `ERR` if the argument is missing, malformed or out of range.
-    pub fn unsigned(&mut self, name: &str, least: u64, most: u64) -> Result<u64, Error> {
+    pub fn unsigned(
+        &mut self,
+        name: &str,
+        least: u64,
+        most: u64,
+        note: &str,
+    ) -> Result<u64, Error> {
         let argument = self.next(name)?;
-        match parse_unsigned(argument) {
-            Some(n) if (least..=most).contains(&n) => Ok(n),
-            parsed => {
-                let allowed = match parsed {
-                    Some(_) => format!("is out of range ({least} to {most})"),
-                    None => "is not an integer of 0 or more".to_owned(),
-                };
-                Err(self.wrong(&format!("ERR {name} '{}' {allowed}", Shown(argument))))
-            }
+        if let Some(n) = parse_unsigned(argument).filter(|n| (least..=most).contains(n)) {
+            return Ok(n);
         }
+        let digits = argument.strip_prefix(b"-").unwrap_or(argument);
+        let is_integer = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+        let why = if is_integer {
+            "is out of range"
+        } else {
+            "is not an integer"
+        };
+        Err(self.wrong(&format!(
+            "ERR {name} '{}' {why} ({least} to {most}{note})",
+            Shown(argument)
+        )))
     }
 
     /// Returns true if the next argument is this keyword, in upper or lower case.

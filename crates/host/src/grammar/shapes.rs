@@ -54,6 +54,8 @@ impl<'a> Shape<'a> for Text {
 #[derive(Clone, Copy)]
 pub struct Bytes {
     name: &'static str,
+    /// Name used in errors.
+    called: &'static str,
     least: usize,
     most: usize,
 }
@@ -63,6 +65,7 @@ impl Bytes {
     pub const fn new(name: &'static str, most: usize) -> Bytes {
         Bytes {
             name,
+            called: name,
             least: 1,
             most,
         }
@@ -71,6 +74,12 @@ impl Bytes {
     /// Also accepts the empty string.
     pub const fn or_empty(self) -> Bytes {
         Bytes { least: 0, ..self }
+    }
+
+    /// Puts a keyword before the bytes. Errors use the keyword as the name of the bytes.
+    pub fn after(self, word: &'static str) -> After<Bytes> {
+        let called = word;
+        After::new(word, Bytes { called, ..self })
     }
 }
 
@@ -83,7 +92,7 @@ impl<'a> Shape<'a> for Bytes {
     }
 
     fn read(&self, args: &mut Args<'a>) -> Result<&'a [u8], Error> {
-        args.bytes(self.name, self.least, self.most)
+        args.bytes(self.called, self.least, self.most)
     }
 }
 
@@ -95,6 +104,8 @@ pub struct Integer {
     called: &'static str,
     least: u64,
     most: u64,
+    /// Text that errors append to the range.
+    note: &'static str,
 }
 
 impl Integer {
@@ -105,6 +116,7 @@ impl Integer {
             called: name,
             least,
             most,
+            note: "",
         }
     }
 
@@ -116,6 +128,11 @@ impl Integer {
     /// Sets the name used in errors.
     pub const fn called(self, called: &'static str) -> Integer {
         Integer { called, ..self }
+    }
+
+    /// Sets a text that errors append to the range.
+    pub const fn noting(self, note: &'static str) -> Integer {
+        Integer { note, ..self }
     }
 
     /// Puts a keyword before the integer. Errors use the keyword as the name of the integer.
@@ -137,7 +154,7 @@ impl<'a> Shape<'a> for Integer {
     }
 
     fn read(&self, args: &mut Args<'a>) -> Result<u64, Error> {
-        args.unsigned(self.called, self.least, self.most)
+        args.unsigned(self.called, self.least, self.most, self.note)
     }
 }
 
