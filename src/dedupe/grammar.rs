@@ -562,6 +562,16 @@ command! {
     }
 }
 
+command! {
+    key "dedupe.renamenx", "write fast", since "0.2.0";
+    /// Renames a key if the new name is free, as `RENAMENX` does, but refuses to begin a purge of a packed index.
+    ///
+    /// O(1)
+    pub struct RenameNx<'a> {
+        new_key: &'a [u8] = Bytes::new("newkey", ANY_BYTES),
+    }
+}
+
 /// Maximum length of the server's strings.
 const ANY_BYTES: usize = 512 << 20;
 const FIELD: Bytes = Bytes::new("field", ANY_BYTES);
@@ -569,7 +579,7 @@ const FIELD: Bytes = Bytes::new("field", ANY_BYTES);
 /// Calls a macro with the commands that run instead of commands of plain clients.
 macro_rules! plain {
     ($with:ident) => {
-        $with! { HGet HSetNx HLen HScan Rename }
+        $with! { HGet HSetNx HLen HScan Rename RenameNx }
     };
 }
 pub(crate) use plain;

@@ -13,12 +13,13 @@ pub const PREFIX: &str = "{m}:";
 
 /// Commands that run instead of the server's own commands. They take full keys, have no state of their own, and are
 /// tested in comparison with the server's commands.
-pub const STAND_INS: [&str; 5] = [
+pub const STAND_INS: [&str; 6] = [
     "dedupe.hget",
     "dedupe.hlen",
     "dedupe.hscan",
     "dedupe.hsetnx",
     "dedupe.rename",
+    "dedupe.renamenx",
 ];
 
 /// A family of commands.

@@ -1,4 +1,4 @@
-//! Commands of plain clients on packed indexes: `HGET`, `HSETNX`, `HLEN`, `HSCAN` and `RENAME`.
+//! Commands of plain clients on packed indexes: `HGET`, `HSETNX`, `HLEN`, `HSCAN`, `RENAME` and `RENAMENX`.
 //!
 //! A [filter](crawlspace_host::server::filter) renames these commands if the setting
 //! `dedupe-plain-commands` is on and their key may be a hash of a packed index of this server. The
@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::dedupe::error::Result;
-use crate::dedupe::grammar::{HGet, HLen, HScan, HSetNx, Rename};
+use crate::dedupe::grammar::{HGet, HLen, HScan, HSetNx, Rename, RenameNx};
 use crate::dedupe::index::storage::Storage;
 use crate::dedupe::keys::{META, PACKED_INDEX, RECORDS, as_purge, packed_names};
 use crate::dedupe::pack::move_to;
@@ -75,11 +75,8 @@ fn rename(words: &Words<'_>) -> Option<&'static str> {
         4 if words.len() == 2 && is(b"HLEN") => "dedupe.hlen",
         5 if words.len() >= 3 && is(b"HSCAN") => "dedupe.hscan",
         6 if words.len() == 4 && is(b"HSETNX") => "dedupe.hsetnx",
-        6 if words.len() == 3 && is(b"RENAME") => {
-            let prefix = as_purge(words.get(1), words.get(2))?;
-            let is_packed = PREFIXES.try_borrow()?.known.contains_key(prefix);
-            return is_packed.then_some("dedupe.rename");
-        }
+        6 if words.len() == 3 && is(b"RENAME") => return rename_purge(words, "dedupe.rename"),
+        8 if words.len() == 3 && is(b"RENAMENX") => return rename_purge(words, "dedupe.renamenx"),
         _ => return None,
     };
     let prefixes = PREFIXES.try_borrow()?;
@@ -94,6 +91,13 @@ fn rename(words: &Words<'_>) -> Option<&'static str> {
         }
     });
     may_be_packed.then_some(name)
+}
+
+/// Returns `name` if a call may begin a purge of a packed index.
+fn rename_purge(words: &Words<'_>, name: &'static str) -> Option<&'static str> {
+    let prefix = as_purge(words.get(1), words.get(2))?;
+    let is_packed = PREFIXES.try_borrow()?.known.contains_key(prefix);
+    is_packed.then_some(name)
 }
 
 /// Records that there may be a packed index with this prefix, and checks this later. A packed index that the running
@@ -606,26 +610,39 @@ impl Instead for Rename<'static> {
     const ORIGINAL: &'static CStr = c"RENAME";
 
     fn act(call: &InsteadCall<'_>) -> Option<std::result::Result<(), String>> {
-        let [from, to] = call.exactly()?;
-        if call.is_replicated() {
-            return None;
-        }
-        // The server has checked the first key only.
-        let user = User::current(call.ctx);
-        if let Err(error) = user.check(&RmString::new(to), Access::Write) {
-            return Some(Err(error));
-        }
-        let prefix = as_purge(from, to)?;
-        let mut keys = RedisKeyspace::new(call.ctx);
-        let is_packed = with_index(call.db(), prefix, &mut keys, |cached, keys| {
-            let key = cached.index.places.packed_key().cloned();
-            Ok(key.is_some_and(|key| keys.exists(&key)))
-        });
-        match is_packed {
-            Ok(true) => Some(Err(PURGE_REFUSED.to_string())),
-            Ok(false) => None,
-            Err(error) => Some(Err(error.to_string())),
-        }
+        refuse_purge(call)
+    }
+}
+
+impl Instead for RenameNx<'static> {
+    const ORIGINAL: &'static CStr = c"RENAMENX";
+
+    fn act(call: &InsteadCall<'_>) -> Option<std::result::Result<(), String>> {
+        refuse_purge(call)
+    }
+}
+
+/// Refuses a call that begins a purge of a packed index. Returns `None` for any other call.
+fn refuse_purge(call: &InsteadCall<'_>) -> Option<std::result::Result<(), String>> {
+    let [from, to] = call.exactly()?;
+    if call.is_replicated() {
+        return None;
+    }
+    // The server has checked the first key only.
+    let user = User::current(call.ctx);
+    if let Err(error) = user.check(&RmString::new(to), Access::Write) {
+        return Some(Err(error));
+    }
+    let prefix = as_purge(from, to)?;
+    let mut keys = RedisKeyspace::new(call.ctx);
+    let is_packed = with_index(call.db(), prefix, &mut keys, |cached, keys| {
+        let key = cached.index.places.packed_key().cloned();
+        Ok(key.is_some_and(|key| keys.exists(&key)))
+    });
+    match is_packed {
+        Ok(true) => Some(Err(PURGE_REFUSED.to_string())),
+        Ok(false) => None,
+        Err(error) => Some(Err(error.to_string())),
     }
 }
 
