@@ -151,6 +151,8 @@ const CALLS: &[&str] = &[
     "DEL p:h:a:nothing",
     "RENAME p:nothing p:other",
     "RENAME p:allcrawls",
+    "RENAMENX p:nothing p:other",
+    "RENAMENX p:allcrawls",
 ];
 
 #[test]
@@ -310,6 +312,24 @@ fn records_stay_plain_if_the_crawl_id_is_that_of_another_key() {
     c.tells("PACK", "storage packed");
     assert_eq!(c.plain("HLEN p:h:x:counts"), int(10));
     assert_eq!(c.owners([1000, 2009]), ["theirs", "x:counts"]);
+}
+
+#[test]
+fn crawl_at_the_name_of_a_key_of_another_crawl_does_not_prevent_packing() {
+    let (_server, mut c) = DedupeIndex::on(Options::new().plain(), P);
+    for (crawl, numbers) in [("x", 0..10), ("x:urls", 10..20), ("x:refs", 20..30)] {
+        commit_plainly(&mut c, crawl, numbers);
+    }
+    let owners = ["x", "x:urls", "x:refs"];
+    c.tells("PACK", "storage packed hashes 30 records 10");
+    assert_eq!(c.plain("EXISTS p:h:x"), int(0));
+    assert_eq!(c.plain("HLEN p:h:x:urls"), int(10));
+    assert_eq!(c.owners([1, 11, 21]), owners);
+    c.assert_consistent();
+    c.tells("UNPACK", "storage plain hashes 30 records 10");
+    assert_eq!(c.plain("HLEN p:h:x"), int(10));
+    assert_eq!(c.owners([1, 11, 21]), owners);
+    c.assert_consistent();
 }
 
 #[test]
@@ -485,13 +505,41 @@ fn plain_commands_are_served_from_the_first_slice_of_pack_on() {
 fn purge_by_plain_commands_is_refused_and_loses_nothing() {
     let (_server, mut c) = index_on(served());
     until_served(c.wire(), "p:allhashes");
-    let text = refusal(&mut c, "rename p:allcrawls p:to-remove-crawls");
-    assert!(text.starts_with("ERR a purge"), "{text}");
-    assert!(text.contains("crawlspace indexer --remove") && text.contains("DEDUPE.UNPACK"));
+    for command in ["rename", "RENAMENX", "DEDUPE.RENAME", "DEDUPE.RENAMENX"] {
+        let text = refusal(&mut c, &format!("{command} p:allcrawls p:to-remove-crawls"));
+        assert!(text.starts_with("ERR a purge"), "{text}");
+        assert!(text.contains("crawlspace indexer --remove") && text.contains("DEDUPE.UNPACK"));
+    }
     assert_eq!(c.owners([1, 250]), ["a", "a"]);
     c.assert_consistent();
     c.ok("UNPACK");
+    assert_eq!(c.plain("RENAMENX p:allcrawls p:to-remove-crawls"), int(1));
+    ok!(c, "RENAME", "p:to-remove-crawls", "p:allcrawls");
     ok!(c, "RENAME", "p:allcrawls", "p:to-remove-crawls");
+}
+
+#[test]
+fn renaming_the_marker_or_a_hash_to_its_name_loses_nothing() {
+    let (_server, mut c) = index_on(served());
+    until_served(c.wire(), "p:allhashes");
+    assert!(refusal(&mut c, "RENAME p:h:a p:h:z").starts_with("ERR no such key"));
+    ok!(c, "RENAME", "p:allhashes", "p:elsewhere");
+    until("the marker exists again", || {
+        c.plain("EXISTS p:allhashes") == int(1)
+    });
+    assert_eq!(c.plain("HGET p:allhashes #1"), bulk("a"));
+    let record = "0 20260319102015000 https://e/ 1000";
+    ok!(c, "HSETNX", "p:h:theirs", sha256_of(3000), record);
+    ok!(c, "HSETNX", "p:mine", sha256_of(3000), "theirs");
+    assert_eq!(c.plain("RENAMENX p:mine p:allhashes"), int(0));
+    ok!(c, "RENAME", "p:mine", "p:allhashes");
+    ok!(c, "SADD", "p:allcrawls", "theirs");
+    until("the crawl is packed", || {
+        c.plain("EXISTS p:h:theirs") == int(0)
+    });
+    assert_eq!(c.owners([1, 250, 3000]), ["a", "a", "theirs"]);
+    assert_eq!(c.plain("HGET p:allhashes #3000"), bulk("theirs"));
+    assert_eq!(c.plain("HLEN p:allhashes"), int(401));
 }
 
 #[test]
@@ -594,6 +642,12 @@ fn permissions_are_those_of_the_renamed_command() {
     let renamed = renamer.call(&["DEDUPE.RENAME", "p:mine", "theirs"]);
     assert!(denied(&renamed), "{renamed:?}");
     ok!(renamer, "DEDUPE.RENAME", "p:mine", "p:new");
+    let mut renamer = user(&["+dedupe.renamenx", "~p:*"]);
+    let renamed = renamer.call(&["DEDUPE.RENAMENX", "p:new", "theirs"]);
+    assert!(denied(&renamed), "{renamed:?}");
+    for (from, to, renamed) in [("p:new", "p:newer", 1), ("p:newer", "p:allcrawls", 0)] {
+        assert_eq!(renamer.call(&["DEDUPE.RENAMENX", from, to]), int(renamed));
+    }
 }
 
 #[test]
