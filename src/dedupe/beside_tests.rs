@@ -1025,6 +1025,54 @@ fn counts_of_the_browsertrix_importer_are_no_drift() {
 }
 
 #[test]
+fn fields_of_no_crawl_in_the_counts_of_a_crawl_are_no_drift() {
+    let mut world = World::new();
+    for crawl in [b"A", b"B"] {
+        world.add(crawl, [1]);
+        world.plain_count(crawl, b"updateProgress", 1, false);
+        world.plain_count(crawl, b"removedCrawls", 3, false);
+        world.commit(crawl).unwrap();
+        world.assert_ok();
+        // The crawl is continued: its committed counts are in its baseline.
+        world.add(crawl, [2]);
+        world.assert_ok();
+    }
+    let sums = b"allcounts".to_vec();
+    world.ks.hash_set(&sums, b"updateProgress", b"7").unwrap();
+    world.reopen();
+    world.commit(b"A").unwrap();
+    world.cancel(b"B").unwrap();
+    world.assert_ok();
+    assert_eq!(figure(&world.repair(), "repaired"), 0);
+    world.remove(&[b"A"]).unwrap();
+    world.assert_ok();
+    assert_eq!(world.number(b"allcounts", b"updateProgress"), 7);
+    assert_eq!(world.number(b"allcounts", b"removedCrawls"), 0);
+}
+
+#[test]
+fn lowest_integer_is_a_count() {
+    let mut world = World::new();
+    world.plain_import(b"A", [1], "a.wacz");
+    let counts = b"h:A:counts".to_vec();
+    let lowest = i64::MIN.to_string();
+    for key in [&counts, &b"allcounts".to_vec()] {
+        let set = world.ks.hash_set(key, b"totalUrls", lowest.as_bytes());
+        set.unwrap();
+    }
+    world.reopen();
+    world.assert_ok();
+    assert_eq!(figure(&world.repair(), "repaired"), 0);
+    assert_eq!(world.urls(), [i64::MIN; 2]);
+    world.add(b"A", [2]);
+    world.commit(b"A").unwrap();
+    assert_eq!(world.urls(), [i64::MIN + 1; 2]);
+    world.assert_ok();
+    world.remove(&[b"A"]).unwrap();
+    world.assert_ok();
+}
+
+#[test]
 fn stats_include_a_crawl_that_can_be_committed() {
     let mut world = World::new();
     world.plain_crawl(b"A", [1, 2]);

@@ -23,7 +23,7 @@ use super::keys::CrawlKey;
 use super::pack::pack_rest;
 use super::store::Store;
 use super::stray::each_stray;
-use super::sums::uncertain_size;
+use super::sums::{committed_counts, uncertain_size};
 use super::urls::compare;
 use super::wacz::WaczEntry;
 
@@ -296,18 +296,11 @@ impl Check {
         ks: &mut K,
         crawl: &[u8],
     ) -> Result<()> {
-        let baseline = index.crawls.key(ks, crawl, CrawlKey::Baseline);
-        let counts_key = index.crawls.key(ks, crawl, CrawlKey::Counts);
-        let adopted = index.crawls.baseline(ks, crawl).has_numbers(ks)?;
-        let committed = if adopted && index.crawls.is_uncommitted(ks, crawl)? {
-            counts::all(ks, &baseline, b"baseline.")?
-        } else {
-            counts::all(ks, &counts_key, b"")?
-        };
         // If plain clients both committed and continued the crawl, its committed share of the
         // counts is unknown.
-        self.sums_unknown |= !adopted && index.crawls.is_uncommitted(ks, crawl)?;
-        for (name, n) in committed {
+        self.sums_unknown |= index.crawls.is_uncommitted(ks, crawl)?
+            && !index.crawls.baseline(ks, crawl).has_numbers(ks)?;
+        for (name, n) in committed_counts(index, ks, crawl)? {
             let sum = self.sums.entry(name).or_default();
             *sum = sum.saturating_add(n);
         }
@@ -403,16 +396,13 @@ impl Check {
         if self.sums_unknown || index.crawls.are_purged(ks) {
             return Ok(()); // the purge of another program adds the counts crawl by crawl
         }
-        let of_no_crawl = counts::OF_NO_CRAWL;
         for name in counts::SHOWN {
             self.sums.entry(name.to_vec()).or_default();
         }
         for (name, n) in counts::all(ks, &index.names().allcounts, b"")? {
-            if !of_no_crawl.contains(&&name[..]) {
-                let sum = self.sums.entry(name.clone()).or_default();
-                if n == 0 && *sum == 0 && !counts::SHOWN.contains(&&name[..]) {
-                    self.sums.remove(&name);
-                }
+            let sum = self.sums.entry(name.clone()).or_default();
+            if n == 0 && *sum == 0 && !counts::SHOWN.contains(&&name[..]) {
+                self.sums.remove(&name);
             }
         }
         for (name, &sum) in &self.sums {

@@ -25,8 +25,8 @@ pub const REDUNDANT_SIZE: &[u8] = b"estimatedRedundantSize";
 /// `redundantUrls`: number of records that an import found stored more than once.
 pub const REDUNDANT_URLS: &[u8] = b"redundantUrls";
 
-/// Fields of `allcounts` that have no counterpart in the counts of a crawl.
-pub const OF_NO_CRAWL: [&[u8]; 5] = [
+/// Fields of `allcounts` that are not sums of the counts of crawls. In the counts of a crawl, they have no meaning.
+const OF_NO_CRAWL: [&[u8]; 5] = [
     REMOVED_CRAWLS,
     REMOVED_CRAWL_SIZE,
     UPDATE_PROGRESS,
@@ -74,8 +74,8 @@ pub(super) fn set<K: Keyspace>(ks: &mut K, key: &K::Name, field: &[u8], n: i64) 
     Ok(())
 }
 
-/// Returns all integer fields whose name starts with `prefix`, without the prefix and sorted by
-/// name.
+/// Returns the counts of a crawl or of an index: all integer fields whose name starts with `prefix`, without the
+/// prefix and sorted by name, except [`OF_NO_CRAWL`].
 pub(super) fn all<K: Keyspace>(
     ks: &mut K,
     key: &K::Name,
@@ -85,7 +85,8 @@ pub(super) fn all<K: Keyspace>(
         .iter()
         .filter_map(|(field, value)| {
             let name = field.strip_prefix(prefix)?;
-            Some((name.to_vec(), parse_signed(value)?))
+            let is_count = !OF_NO_CRAWL.contains(&name);
+            is_count.then_some((name.to_vec(), parse_signed(value)?))
         })
         .collect();
     counts.sort();

@@ -18,6 +18,23 @@ pub(super) struct Lacks {
     pub(super) canceled_size: i64,
 }
 
+/// Returns the key with the committed counts of a crawl, and the text before their names.
+fn committed_in<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+) -> Result<(K::Name, &'static [u8])> {
+    // If a crawl is not continued, all of its counts are committed, regardless of the client that
+    // committed it.
+    let is_continued = index.crawls.is_uncommitted(ks, crawl)?
+        && index.crawls.baseline(ks, crawl).has_numbers(ks)?;
+    let (which, before) = match is_continued {
+        true => (CrawlKey::Baseline, &b"baseline."[..]),
+        false => (CrawlKey::Counts, &b""[..]),
+    };
+    Ok((index.crawls.key(ks, crawl, which), before))
+}
+
 /// Returns the contribution of a committed crawl to a field of `allcounts`.
 pub fn committed_count<K: Store>(
     index: &mut Index<K>,
@@ -25,14 +42,18 @@ pub fn committed_count<K: Store>(
     crawl: &[u8],
     name: &[u8],
 ) -> Result<i64> {
-    let baseline = index.crawls.baseline(ks, crawl);
-    // If a crawl is not continued, all of its counts are committed, regardless of the client that
-    // committed it.
-    if index.crawls.is_uncommitted(ks, crawl)? && baseline.has_numbers(ks)? {
-        return baseline.count(ks, name);
-    }
-    let counts_key = index.crawls.key(ks, crawl, CrawlKey::Counts);
-    counts::read(ks, &counts_key, name)
+    let (key, before) = committed_in(index, ks, crawl)?;
+    counts::read(ks, &key, &[before, name].concat())
+}
+
+/// Returns the contributions of a committed crawl to all fields of `allcounts`.
+pub fn committed_counts<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+) -> Result<Vec<(Vec<u8>, i64)>> {
+    let (key, before) = committed_in(index, ks, crawl)?;
+    counts::all(ks, &key, before)
 }
 
 /// Returns the contribution to `allcounts` of a crawl that plain clients both committed and

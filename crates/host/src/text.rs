@@ -48,6 +48,7 @@ pub fn parse_unsigned(bytes: &[u8]) -> Option<u64> {
 /// Parses a decimal number with an optional minus sign.
 pub fn parse_signed(bytes: &[u8]) -> Option<i64> {
     match bytes.strip_prefix(b"-") {
+        Some(b"9223372036854775808") => Some(i64::MIN),
         Some(digits) => parse_unsigned(digits).map(|n| -(n as i64)),
         None => parse_unsigned(bytes).map(|n| n as i64),
     }
@@ -99,5 +100,13 @@ mod tests {
         );
         assert_eq!(parse_signed(b"-5"), Some(-5));
         assert_eq!(parse_signed(b"--5"), None);
+        for (text, n) in [
+            ("-9223372036854775807", Some(-i64::MAX)),
+            ("-9223372036854775808", Some(i64::MIN)),
+            ("-9223372036854775809", None),
+            ("9223372036854775808", None),
+        ] {
+            assert_eq!(parse_signed(text.as_bytes()), n, "{text}");
+        }
     }
 }
