@@ -37,6 +37,37 @@ fn uri(lease: &Lease) -> &str {
 }
 
 #[test]
+fn check_finds_the_times_of_all_groups_right_while_clients_work() {
+    let (_server, mut f) = packed();
+    for n in 0..60 {
+        let execution = ["mine", "theirs", "other"][n % 3];
+        let at = T0 + 50 * (n as i64 % 7);
+        f.add_uri(execution, &format!("g{}", n % 11), at, 0, &n.to_string());
+    }
+    f.ok("GROUP gate g1 g2 g3");
+    f.ok("GROUP another g4 g5");
+    f.ok("LIMIT g6 PARALLEL 2");
+    for round in 0..30 {
+        let execution = ["mine", "theirs", "other", "unknown"][round % 4];
+        let reply = f.ok(format!("NEXT LEASE 500 EXECUTION {execution}"));
+        if round % 3 > 0 && !reply.is_nil() {
+            f.release(&Lease::only(&reply), format!("DELAY 100 DONE {execution}"));
+        }
+        match round {
+            5 => drop(f.ok("PAUSE g7")),
+            8 => drop(f.ok("PAUSE EXECUTION theirs")),
+            11 => drop(f.ok(format!("BLOCK g8 UNTIL {}", T0 + 900))),
+            14 => drop(f.ok("MOVE g9 g1")),
+            17 => drop(f.ok("DROP other")),
+            20 => drop(f.ok("RESUME EXECUTION theirs")),
+            _ => f.pass(60),
+        }
+        f.assert_consistent();
+        assert_eq!(f.ok("REPAIR").field("mended"), int(0));
+    }
+}
+
+#[test]
 fn executions_do_not_mix() {
     let (_server, mut f) = packed();
     for (chg, mine, theirs) in [("a", "1", "2"), ("b", "3", "4")] {

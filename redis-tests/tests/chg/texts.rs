@@ -192,7 +192,9 @@ fn texts_survive_restart_replication_and_copies() {
     let before = uris(&mut f, list);
     assert_eq!(before.len(), 3001);
     assert_replicated(&server, &replica);
-    assert_eq!(uris(&mut Frontier::at(&replica, T0), list), before);
+    let mut follower = Frontier::at(&replica, T0);
+    assert_eq!(uris(&mut follower, list), before);
+    follower.assert_consistent();
     let digest = server.digest();
     server.kill9();
     server.restart();
@@ -201,6 +203,7 @@ fn texts_survive_restart_replication_and_copies() {
     assert_eq!(server.digest(), digest);
     let mut f = Frontier::at(&server, T0);
     assert_eq!(uris(&mut f, list), before);
+    f.assert_consistent();
     let dump = ok!(f.wire, "DUMP", f.key("chg_packed"));
     ok!(f.wire, "RESTORE", "{f}2:chg_packed", 0, dump.bytes());
     let mut copy = Frontier::over(f.wire.handle(), "{f}2:");

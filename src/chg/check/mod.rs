@@ -2,6 +2,7 @@
 //! and every group with queued URIs is in exactly one queue. Repairs violations on request.
 
 mod account;
+mod derived;
 mod known;
 mod limits;
 mod queues;
@@ -72,6 +73,10 @@ struct Check {
     counts: Counts,
     problems: Vec<String>,
     problems_total: u64,
+    /// Stored texts of URLs that are missing, wrong or needless.
+    wrong_texts: u64,
+    /// Entries of agendas that are missing or wrong.
+    wrong_agendas: u64,
     mended: u64,
     /// Groups that the check has repaired and that no command has changed.
     mended_groups: Ids,
@@ -105,6 +110,8 @@ impl Check {
             counts: Counts::default(),
             problems: Vec::new(),
             problems_total: 0,
+            wrong_texts: 0,
+            wrong_agendas: 0,
             mended: 0,
             mended_groups: Ids::new(),
             disturbed: false,
@@ -122,7 +129,9 @@ impl Check {
         self.look_for_lost(lent).await?;
         self.look_at_limits(lent).await?;
         self.compare_sums(lent).await?;
-        self.mend_records(lent).await
+        self.mend_records(lent).await?;
+        self.look_at_texts(lent).await?;
+        self.look_at_agendas(lent).await
     }
 
     fn begin<K: Store>(&mut self, frontier: &mut Frontier<K>, ks: &mut K) -> Result<()> {
@@ -247,6 +256,12 @@ impl Check {
             ("problems-total", count(self.problems_total)),
             ("disturbed", Reply::Int(i64::from(self.disturbed))),
         ];
+        let derived = [
+            ("wrong-texts", self.wrong_texts),
+            ("wrong-agendas", self.wrong_agendas),
+        ];
+        let found = derived.into_iter().filter(|(_, wrong)| *wrong > 0);
+        report.extend(found.map(|(name, wrong)| (name, count(wrong))));
         if self.repairs {
             report.push(("mended", count(self.mended)));
         }

@@ -201,6 +201,15 @@ impl Space {
         self.texts.get(print)
     }
 
+    /// Visits the fingerprints of some stored texts of a walk, which starts at 0. Returns the position of the next ones.
+    pub(in crate::chg) fn prints_with_text(
+        &self,
+        from: u64,
+        each: &mut dyn FnMut(&[u8]),
+    ) -> Option<u64> {
+        self.texts.page(from, each)
+    }
+
     /// Returns the number of stored texts.
     pub(in crate::chg) fn texts(&self) -> u64 {
         self.texts.len()
@@ -462,6 +471,16 @@ impl Spaces {
         }
         self.removed.extend(space.texts.take(print));
         space.texts.put(print, &text);
+    }
+
+    /// Replaces a stored text; `None` removes it. The record of the URL does not change.
+    #[cfg(test)]
+    pub(in crate::chg) fn damage_text(&mut self, name: &[u8], print: &[u8], text: Option<&[u8]>) {
+        let space = self.spaces.get_mut(name).expect("a space");
+        self.removed.extend(space.texts.take(print));
+        if let Some(text) = text {
+            space.texts.put(print, text);
+        }
     }
 
     fn count(&mut self, name: &[u8], print: &[u8], before: Option<Known>, after: Option<Known>) {

@@ -157,6 +157,15 @@ impl Texts {
         taken
     }
 
+    /// Visits the fingerprints of one bucket of a walk, which starts at 0. Returns the position of the next bucket.
+    pub(super) fn page(&self, from: u64, each: &mut dyn FnMut(&[u8])) -> Option<u64> {
+        let step = self.buckets.at(from)?;
+        for entry in step.bucket.entries(self.print_bytes) {
+            each(&step.bucket.0[entry.from..entry.from + self.print_bytes]);
+        }
+        step.next
+    }
+
     /// Returns the memory use in bytes.
     pub(super) fn memory(&self) -> usize {
         self.buckets.memory()

@@ -128,6 +128,26 @@ impl Agenda {
         }
     }
 
+    /// Returns true if the entry of a group is the one that it has in an agenda of this group alone.
+    fn agrees(&self, right: &Agenda, slot: u32) -> bool {
+        let place = self.places.get(&slot);
+        place == right.places.get(&slot)
+            && match place {
+                None => true,
+                Some(&(at, NO_GATE)) => self.order.contains(&(at, NO_GATE, slot)),
+                Some(&(at, gate)) => {
+                    let [own, right] = [self, right].map(|agenda| agenda.gated.get(&gate));
+                    own.is_some_and(|own| {
+                        let first = own.groups.first().map(|(at, _)| *at.max(&own.opens));
+                        own.groups.contains(&(at, slot))
+                            && right.is_some_and(|right| right.opens == own.opens)
+                            && own.at == first
+                            && first.is_some_and(|at| self.order.contains(&(at, gate, 0)))
+                    })
+                }
+            }
+    }
+
     fn open(&mut self, gate: u32, opens: Millis) {
         if let Some(gated) = self.gated.get_mut(&gate) {
             gated.opens = opens;
@@ -249,6 +269,67 @@ impl Packed {
         {
             agenda.set(slot, None, (NO_GATE, 0));
         }
+    }
+
+    /// Returns the executions whose agendas have a wrong entry for the group in a slot, and the id of the group; `None`
+    /// after the last slot.
+    pub fn wrong_agendas(&mut self, slot: u32) -> Option<(Vec<Box<[u8]>>, Id)> {
+        if self.asked.agendas.is_empty() || slot >= self.groups.end() {
+            return None;
+        }
+        self.update_agendas();
+        let id = Id::from_slice(self.groups.id(slot));
+        let (mut asked, mut wrong) = (std::mem::take(&mut self.asked), Vec::new());
+        let mut fresh = Asked {
+            gates: std::mem::take(&mut asked.gates),
+            ..Asked::default()
+        };
+        // A search removes the entries of deleted groups.
+        let complete = asked
+            .agendas
+            .iter()
+            .filter(|(_, agenda)| agenda.next.is_none() && !id.is_empty());
+        for (execution, agenda) in complete {
+            fresh.agendas = BTreeMap::from([(execution.clone(), Agenda::default())]);
+            self.look_for(&mut fresh, slot, Some(execution));
+            // A search also removes groups without URIs of the execution.
+            let has_any = |kept: &Kept<'_>| kept.executions().any(|share| *share.id == **execution);
+            if !agenda.agrees(&fresh.agendas[execution], slot)
+                && self.look_at_kept(slot, has_any).unwrap_or(false)
+            {
+                wrong.push(execution.clone());
+            }
+        }
+        asked.gates = fresh.gates;
+        self.asked = asked;
+        Some((wrong, id))
+    }
+
+    /// Corrects the entry of a group in the agenda of an execution.
+    pub fn mend_agenda(&mut self, execution: &[u8], slot: u32) {
+        let mut asked = std::mem::take(&mut self.asked);
+        if let Some(agenda) = asked.agendas.get_mut(execution) {
+            agenda.set(slot, None, (NO_GATE, 0));
+        }
+        self.look_for(&mut asked, slot, Some(execution));
+        if let Some(agenda) = asked.agendas.get_mut(execution)
+            && let Some((_, gate)) = agenda.places.get(&slot)
+            && let Some(at) = agenda.gated.get(gate).and_then(|gated| gated.at)
+        {
+            agenda.order.insert((at, *gate, 0));
+        }
+        self.asked = asked;
+    }
+
+    /// Changes the entry of a group in the agenda of an execution to a time; `None` removes it.
+    #[cfg(test)]
+    pub fn damage_agenda(&mut self, execution: &[u8], id: &[u8], at: Option<Millis>) {
+        self.update_agendas();
+        let slot = self.groups.find(id).expect("a group");
+        let agenda = self.asked.agendas.get_mut(execution).expect("an agenda");
+        let gate = agenda.places.get(&slot).map_or(NO_GATE, |(_, gate)| *gate);
+        let opens = agenda.gated.get(&gate).map_or(0, |gated| gated.opens);
+        agenda.set(slot, at, (gate, opens));
     }
 
     /// Drops all agendas.

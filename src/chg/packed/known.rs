@@ -815,6 +815,15 @@ impl Changed {
 
 #[cfg(test)]
 impl Packed {
+    /// Replaces the stored text of a URL; `None` removes it.
+    pub fn damage_text(&mut self, execution: &[u8], url: &[u8], ended: Option<&Ended>) {
+        let print = self.find_url(execution, url, None).expect("a space").print;
+        let member = self.known.member(execution).expect("a space");
+        let name = member.space.clone();
+        let text = ended.map(|ended| ended.write(self.texts.get_mut()));
+        self.known.damage_text(&name, &print, text.as_deref());
+    }
+
     /// Checks that the records of known URLs agree with the queues.
     pub(super) fn verify_known(&self) {
         for (execution, member) in self.known.members() {

@@ -40,6 +40,7 @@ pub use keys::{Packed, Stored, Value};
 pub use moved::{Entering, Moving};
 pub use name::Name;
 pub use saved::ENVELOPE;
+pub use unknown::WrongText;
 
 /// Describes a plain key that has the name of a key or marker of a packed frontier.
 pub fn misplaced(key: &[u8]) -> String {

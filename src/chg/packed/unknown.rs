@@ -23,7 +23,97 @@ pub struct Unknown {
     record: Known,
 }
 
+/// A stored text that disagrees with the record of its URL.
+pub struct WrongText {
+    print: Print,
+    wrong: Wrong,
+}
+
+/// A kind of wrong text.
+enum Wrong {
+    /// The URL has no record.
+    Lone,
+    /// The URL is queued or leased.
+    Needless(Known),
+    /// There is no text, or it is the text of another URL.
+    Lost,
+    /// The text names another group, this one, than the record.
+    Group(Known, Vec<u8>),
+}
+
+impl WrongText {
+    /// Describes the problem.
+    pub fn problem(&self) -> &'static str {
+        match self.wrong {
+            Wrong::Lone => "a text is stored without the record of a URL",
+            Wrong::Needless(_) => "a text is stored for a URL that is queued or leased",
+            Wrong::Lost => "the text of a URL that is done or given up is missing or wrong",
+            Wrong::Group(..) => "the text and the record of a URL name different groups",
+        }
+    }
+}
+
 impl Packed {
+    /// Returns the names of the spaces that keep texts.
+    pub fn spaces_with_texts(&self) -> Vec<Box<[u8]>> {
+        let keep = self
+            .known
+            .spaces()
+            .filter(|(_, space)| space.shape().keeps_text);
+        keep.map(|(name, _)| name.into()).collect()
+    }
+
+    /// Returns the URLs on a page of the records of a space whose texts are missing, wrong or needless, and the position
+    /// of the next page.
+    pub fn wrong_texts(&self, name: &[u8], from: u64) -> (Vec<WrongText>, Option<u64>) {
+        let Some(space) = self.known.space(name) else {
+            return (Vec::new(), None);
+        };
+        let (records, next) = space.page(from);
+        let wrong = records.into_iter().filter_map(|(print, known)| {
+            let is_of = |url: &[u8]| space.prints(url).any(|other| other == print);
+            let wrong = match self.ended(space, &print) {
+                _ if known.state.has_text() => {
+                    space.text(&print)?;
+                    Wrong::Needless(known)
+                }
+                Some(ended) if is_of(ended.key.as_ref().unwrap_or(&ended.uri)) => {
+                    let group = self.group_hash(&ended.chg);
+                    (group != known.group).then(|| Wrong::Group(known, ended.chg))?
+                }
+                _ => Wrong::Lost,
+            };
+            Some(WrongText { print, wrong })
+        });
+        (wrong.collect(), next)
+    }
+
+    /// Returns the texts on a page of a space that have no record, and the position of the next page.
+    pub fn lone_texts(&self, name: &[u8], from: u64) -> (Vec<WrongText>, Option<u64>) {
+        let Some(space) = self.known.space(name) else {
+            return (Vec::new(), None);
+        };
+        let mut lone = Vec::new();
+        let next = space.prints_with_text(from, &mut |print| {
+            if space.get(print).is_none() {
+                lone.push(WrongText {
+                    print: Print::of(print),
+                    wrong: Wrong::Lone,
+                });
+            }
+        });
+        (lone, next)
+    }
+
+    /// Corrects the record of a URL whose text is wrong. A URL whose text is lost is forgotten.
+    pub fn mend_text(&mut self, name: &[u8], wrong: &WrongText) {
+        match &wrong.wrong {
+            Wrong::Lone | Wrong::Lost => self.forget_url(name, &wrong.print),
+            Wrong::Needless(known) => self.put_url(name, &wrong.print, *known),
+            Wrong::Group(known, chg) => self.regroup_url(name, &wrong.print, *known, chg),
+        }
+    }
+
     /// Returns the URLs on a page of a group whose records are missing or wrong, and the position of the next page.
     /// The first page includes the leased URLs.
     pub fn unknown_urls(

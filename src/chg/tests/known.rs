@@ -10,6 +10,7 @@ use super::super::discover::{
 use super::super::known::{Known, State, UNIT};
 use super::super::limiting::limit_done;
 use super::super::listing::{UrlCursor, list_urls};
+use super::super::packed::Ended;
 use super::super::settle::Settled;
 use super::*;
 
@@ -568,16 +569,8 @@ impl Memory {
         let packed = &mut self.world.ks.packed.as_mut().unwrap().packed;
         let found = packed.find_url(execution, &url(damage.uri), None).unwrap();
         let member = packed.spaces().member(execution).unwrap().clone();
-        let keeps_text = packed
-            .spaces()
-            .space(&member.space)
-            .unwrap()
-            .shape()
-            .keeps_text;
         match damage.state {
             None => packed.forget_url(&member.space, &found.print),
-            // The text of a URL that is neither queued nor leased cannot be restored.
-            Some(2..) if keeps_text => {}
             Some(state) => {
                 let known = Known {
                     state: State::ALL[state],
@@ -594,6 +587,12 @@ impl Memory {
 
     /// Runs a check, and returns the number of problems and of repairs.
     fn check(&mut self, repairs: bool) -> (i64, i64) {
+        let [problems, mended] = self.report(repairs, ["problems-total", "mended"]);
+        (problems, mended)
+    }
+
+    /// Runs a check, and returns these numbers of its report; 0 for a missing number.
+    fn report<const N: usize>(&mut self, repairs: bool, names: [&str; N]) -> [i64; N] {
         let World {
             ks, frontier, now, ..
         } = &mut self.world;
@@ -605,14 +604,21 @@ impl Memory {
                 Step::More => {}
             }
         };
-        let number = |name: &str| {
+        names.map(|name| {
             let field = report.iter().find(|(key, _)| *key == Reply::bulk(name));
             match field {
                 Some((_, Reply::Int(n))) => *n,
                 _ => 0,
             }
-        };
-        (number("problems-total"), number("mended"))
+        })
+    }
+
+    /// Checks that one problem with this name is found and mended.
+    fn assert_mended(&mut self, name: &str) {
+        let names = [name, "problems-total", "mended"];
+        assert_eq!(self.report(false, names), [1, 1, 0]);
+        assert_eq!(self.report(true, names), [1, 1, 1]);
+        assert_eq!(self.report(true, names), [0; 3]);
     }
 }
 
@@ -657,4 +663,77 @@ fn a_record_behind_a_wrong_one_is_mended_in_one_pass() {
     assert!(memory.check(true).0 > 0);
     assert_eq!(memory.check(true), (0, 0));
     memory.world.ks.end();
+}
+
+#[test]
+fn wrong_texts_are_found_and_mended() {
+    let mut memory = Memory::new();
+    for uri in 0..3 {
+        memory.play(&Act::Settle {
+            group: 0,
+            execution: 0,
+            at: None,
+            uri,
+            status: None,
+            payload: None,
+        });
+    }
+    memory.play(&Act::Discover {
+        group: 0,
+        execution: 0,
+        at: 0,
+        uri: 4,
+        fresh: None,
+    });
+    let text = |group: usize, uri: &[u8]| {
+        let (chg, uri) = (GROUPS[group].to_vec(), uri.to_vec());
+        Some(Ended {
+            chg,
+            key: None,
+            uri,
+        })
+    };
+    let damages = [
+        // The text is missing, is that of another URL, or names another group.
+        (0, None, None),
+        (1, text(0, b"http://other/"), None),
+        (2, text(1, &url(2)), Some("done")),
+        // The URL is queued, or is not known.
+        (4, text(0, &url(4)), Some("queued")),
+        (5, text(0, &url(5)), None),
+    ];
+    for (uri, text, state) in damages {
+        let packed = &mut memory.world.ks.packed.as_mut().unwrap().packed;
+        packed.damage_text(EXECUTIONS[0], &url(uri), text.as_ref());
+        memory.assert_mended("wrong-texts");
+        assert_eq!(memory.known(0, uri).as_deref(), state, "{uri}");
+    }
+    assert_eq!(memory.listed(EXECUTIONS[0], Some(State::Done)).len(), 1);
+    memory.world.ks.end();
+}
+
+#[test]
+fn wrong_agendas_are_found_and_mended() {
+    let mut memory = Memory::new();
+    for (group, uri) in [(0, 0), (1, 1), (2, 2), (3, 4)] {
+        memory.play(&Act::Discover {
+            group,
+            execution: 1,
+            at: 0,
+            uri,
+            fresh: None,
+        });
+    }
+    // The search creates the agenda, and leases a URL.
+    memory.play(&Act::NextFor { execution: 1 });
+    assert_eq!(memory.check(true), (0, 0));
+    for at in [None, Some(0), Some(u64::MAX)] {
+        for group in GROUPS {
+            let packed = &mut memory.world.ks.packed.as_mut().unwrap().packed;
+            packed.damage_agenda(EXECUTIONS[1], group, at);
+            memory.assert_mended("wrong-agendas");
+        }
+    }
+    memory.play(&Act::NextFor { execution: 1 });
+    assert!(memory.world.granted.len() > 1);
 }
