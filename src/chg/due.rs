@@ -9,6 +9,7 @@ use super::error::Result;
 use super::frontier::Frontier;
 use super::groups::Loaded;
 use super::keys::{GATED, Keys};
+use super::later::Later;
 use super::pauses::Paused;
 use super::queues::Queues;
 use super::store::Store;
@@ -41,6 +42,7 @@ struct Forecast<'a, K: Store> {
     keys: &'a Keys<K>,
     queues: &'a mut Queues<K>,
     judge: Judge<'a, K>,
+    later: &'a Later<K>,
     paused: Rc<Paused>,
     now: Millis,
     /// Earliest time found so far.
@@ -165,6 +167,47 @@ impl<K: Store> Forecast<'_, K> {
         }
         Ok(())
     }
+
+    /// Examines the leases that have freed their hosts: their URIs return to the queue at the second deadline.
+    fn look_at_later(&mut self, ks: &mut K, only: Option<&[u8]>) -> Result<()> {
+        for rank in 0..=MAX_LOOKED {
+            let Some((chg, deadline)) = self.later.at(ks, rank)? else {
+                break;
+            };
+            let deadline = deadline.max(self.now);
+            if self.first.is_before(deadline) {
+                break;
+            }
+            if rank == MAX_LOOKED {
+                self.first.add(Some(deadline));
+                break;
+            }
+            if let Some(loaded) = self.judge.groups.load_sound(ks, &chg)? {
+                let (_, after) =
+                    (self.judge).leasable_from(ks, &loaded, &self.paused, only, self.now)?;
+                let opens = self.judge.gates.opens(ks, &loaded)?;
+                self.first
+                    .add(after.map(|after| after.max(deadline).max(opens)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Examines a group for a URI of an execution.
+    fn look_at_group(&mut self, ks: &mut K, id: &[u8], execution: &[u8]) -> Result<()> {
+        let Some(loaded) = self.judge.groups.load_sound(ks, id)? else {
+            return Ok(());
+        };
+        let waits = ks.zset_score(&self.keys.once.wait, id)?;
+        let busy = ks.zset_score(&self.keys.once.busy, id)?;
+        let (from, after) =
+            (self.judge).leasable_from(ks, &loaded, &self.paused, Some(execution), self.now)?;
+        let waits = waits.map_or(0, of_score);
+        self.first.add(from.map(|from| from.max(waits)));
+        self.first
+            .add(busy.and_then(|at| Some(after?.max(of_score(at)))));
+        Ok(())
+    }
 }
 
 impl<K: Store> Frontier<K> {
@@ -176,7 +219,17 @@ impl<K: Store> Frontier<K> {
         if paused.all {
             return Ok(None);
         }
-        let mut forecast = Forecast {
+        let mut forecast = self.forecast(paused, now);
+        forecast.look_at_ready(ks)?;
+        forecast.look_at_waiting(ks)?;
+        forecast.look_at_busy(ks)?;
+        forecast.look_at_later(ks, None)?;
+        Ok(forecast.first.0)
+    }
+
+    /// Returns the parts of the frontier that the search reads.
+    fn forecast(&mut self, paused: Rc<Paused>, now: Millis) -> Forecast<'_, K> {
+        Forecast {
             keys: &self.keys,
             queues: &mut self.queues,
             judge: Judge {
@@ -184,17 +237,11 @@ impl<K: Store> Frontier<K> {
                 gates: &self.gates,
                 ledger: &self.ledger,
             },
+            later: &self.later,
             paused,
             now,
             first: Earliest::default(),
-        };
-        forecast.look_at_ready(ks)?;
-        forecast.look_at_waiting(ks)?;
-        forecast.look_at_busy(ks)?;
-        let mut first = forecast.first;
-        let later = self.later.first_deadline(ks)?;
-        first.add(later.map(|deadline| deadline.max(now)));
-        Ok(first.0)
+        }
     }
 
     /// Returns the earliest time at which a URI of an execution may be leased, or an earlier time. If the
@@ -225,22 +272,11 @@ impl<K: Store> Frontier<K> {
         if groups.len() as u64 > MAX_LOOKED {
             return self.next_due(ks, now);
         }
-        let mut first = Earliest::default();
+        let mut forecast = self.forecast(paused, now);
         for id in groups {
-            let Some(loaded) = self.groups.load_sound(ks, id)? else {
-                continue;
-            };
-            let waits = ks.zset_score(&self.keys.once.wait, id)?;
-            let busy = ks.zset_score(&self.keys.once.busy, id)?;
-            let judge = self.judge();
-            let (from, after) = judge.leasable_from(ks, &loaded, &paused, Some(execution), now)?;
-            let waits = waits.map_or(0, of_score);
-            first.add(from.map(|from| from.max(waits)));
-            first.add(busy.and_then(|at| Some(after?.max(of_score(at)))));
+            forecast.look_at_group(ks, id, execution)?;
         }
-        // A lease that has freed its host may have URIs of the execution.
-        let later = self.later.first_deadline(ks)?;
-        first.add(later.map(|deadline| deadline.max(now)));
-        Ok(first.0)
+        forecast.look_at_later(ks, Some(execution))?;
+        Ok(forecast.first.0)
     }
 }

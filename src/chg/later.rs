@@ -69,21 +69,30 @@ impl<K: Store> Later<K> {
     /// # Errors
     /// `WRONGTYPE` if the key holds another type.
     pub(super) fn first_deadline(&self, ks: &mut K) -> Result<Option<Millis>> {
-        Ok(self.first(ks)?.map(|(_, deadline)| deadline))
+        Ok(self.member_at(ks, 0)?.map(|(_, deadline)| deadline))
     }
 
-    /// Returns the member of `chg_later` with the earliest second deadline, and the deadline.
-    fn first(&self, ks: &mut K) -> Result<Option<(K::Value, Millis)>> {
+    /// Returns the group of the lease with a rank by the second deadline, and the deadline.
+    pub(super) fn at(&self, ks: &mut K, rank: u64) -> Result<Option<(Id, Millis)>> {
+        let member = self.member_at(ks, rank)?;
+        Ok(member.map(|(member, deadline)| {
+            let chg = parts(member.as_ref()).map_or(&b""[..], |(_, chg)| chg);
+            (Id::from_slice(chg), deadline)
+        }))
+    }
+
+    /// Returns the member of `chg_later` with a rank by the second deadline, and the deadline.
+    fn member_at(&self, ks: &mut K, rank: u64) -> Result<Option<(K::Value, Millis)>> {
         if Self::is_empty(ks)? {
             return Ok(None);
         }
-        let first = ks.zset_at(&self.keys.once.later, 0)?;
-        Ok(first.map(|(member, deadline)| (member, of_score(deadline))))
+        let found = ks.zset_at(&self.keys.once.later, rank)?;
+        Ok(found.map(|(member, deadline)| (member, of_score(deadline))))
     }
 
     /// Returns the first lease whose second deadline has passed, as its member and its deadline, and removes it.
     fn take_ended(&self, ks: &mut K, now: Millis) -> Result<Option<(Id, Millis)>> {
-        let first = self.first(ks)?;
+        let first = self.member_at(ks, 0)?;
         let Some((first, deadline)) = first.filter(|(_, deadline)| *deadline <= now) else {
             return Ok(None);
         };

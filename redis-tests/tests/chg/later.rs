@@ -279,6 +279,31 @@ fn lease_without_stored_uris_cannot_be_kept_for_later() {
 }
 
 #[test]
+fn time_of_returning_urls_includes_the_pause_of_their_group() {
+    for is_grouped in [false, true] {
+        let (_server, mut f) = packed();
+        discover(&mut f, "h", &["u"]);
+        if is_grouped {
+            f.ok("GROUP gate h other");
+        }
+        take(&mut f, "NEXT LEASE 1000 GATE 5000");
+        let due = |f: &mut Frontier| {
+            ["INFO", "INFO EXECUTION crawl"].map(|line| f.ok(line).field("next-due-ms").int())
+        };
+        assert_eq!(due(&mut f), [T0 + 5000; 2]);
+        for what in ["EXECUTION crawl", "h"] {
+            f.ok(format!("PAUSE {what}"));
+            assert_eq!(due(&mut f), [-1; 2], "{what}");
+            f.ok(format!("RESUME {what}"));
+        }
+        f.pass(4999);
+        assert!(f.ok("NEXT").is_nil());
+        f.pass(1);
+        assert_eq!(take(&mut f, "NEXT URIS 1").0, "h");
+    }
+}
+
+#[test]
 fn url_that_leaves_a_lease_of_a_free_host_can_be_leased_again() {
     let (_server, mut f) = packed();
     discover(&mut f, "h", &["u"]);
