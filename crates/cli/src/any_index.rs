@@ -110,6 +110,22 @@ impl AnyIndex {
         }
     }
 
+    /// Returns the shards, the home shard first. An index under one prefix is its own shard.
+    pub fn shards(&self) -> &[Index] {
+        match self {
+            AnyIndex::One(index) => std::slice::from_ref(index),
+            AnyIndex::Sharded(index) => index.shards(),
+        }
+    }
+
+    /// Returns the shard of a hash.
+    pub fn shard_of(&self, hash: &[u8]) -> &Index {
+        match self {
+            AnyIndex::One(index) => index,
+            AnyIndex::Sharded(index) => index.shard_of(hash),
+        }
+    }
+
     /// Commits these crawls in this order. Returns the result of each.
     ///
     /// # Errors

@@ -8,13 +8,14 @@
 //!
 //! ```no_run
 //! use std::time::Duration;
+//! use crawlspace_cli::any_index::IndexName;
 //! use crawlspace_cli::copy::Copy;
 //! use crawlspace_index::Work;
 //! let copy = Copy {
 //!     from: "redis://old.example:6379/".to_owned(),
 //!     from_prefix: b"{coll-42}:".to_vec(),
 //!     to: "redis://127.0.0.1:6379/".to_owned(),
-//!     prefix: b"{coll-42}:".to_vec(),
+//!     copy: IndexName::Prefix(b"{coll-42}:".to_vec()),
 //!     packed: true,
 //!     wait: Duration::from_secs(120),
 //! };
@@ -43,6 +44,7 @@ pub use self::export::{Export, Exported};
 pub use self::import::{BadLine, Import, Imported};
 use self::source::{Kept, Source};
 use self::target::Target;
+use crate::any_index::IndexName;
 use crate::away::Patience;
 
 /// Number of fields that a scan asks for, and maximum number of fields per write.
@@ -62,8 +64,8 @@ pub struct Copy {
     pub from_prefix: Vec<u8>,
     /// URL of the server with the module, to which the index is copied.
     pub to: String,
-    /// Prefix of the copy.
-    pub prefix: Vec<u8>,
+    /// Name of the copy.
+    pub copy: IndexName,
     /// Packs the copy.
     pub packed: bool,
     /// Maximum time to wait for a server that restarts or loads its data.
@@ -170,12 +172,12 @@ impl Copy {
     /// earlier run had copied.
     fn attempt(&self, work: &Work, already_copied: &mut Option<u64>) -> Result<Copied, Error> {
         work.begin("reading keys", 0);
-        let mut source = Source::open(&self.from, &self.from_prefix)?;
+        let mut source = Source::open(&self.from, &IndexName::Prefix(self.from_prefix.clone()))?;
         let mut crawls = source.crawls()?;
         source.find_profile(&crawls)?;
         let kept = source.scan_keys(&mut crawls, work)?;
         source.count_records(&mut crawls)?;
-        let mut target = Target::open(&self.to, &self.prefix, self.packed)?;
+        let mut target = Target::open(&self.to, &self.copy, self.packed)?;
         let there = target.prepare(source.profile, &crawls)?;
         let is_there = |crawl: &Vec<u8>, standing: &Standing| {
             there.get(crawl).is_some_and(|there| {

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Error;
 use super::source::{Content, Kept, Page, Source};
+use crate::any_index::IndexName;
 
 /// Version of the format.
 pub(super) const FORMAT: u32 = 1;
@@ -166,10 +167,10 @@ fn is_false(value: &bool) -> bool {
 /// An index to be written as lines.
 #[derive(Clone, Debug)]
 pub struct Export {
-    /// URL of the server. In a cluster, the node that owns the slot of the prefix.
+    /// URL of the server. In a cluster, the node that owns the slot of the prefix, or any node for a sharded index.
     pub from: String,
-    /// Prefix of the index.
-    pub prefix: Vec<u8>,
+    /// Name of the index. A sharded index is written as one index.
+    pub index: IndexName,
 }
 
 /// The result of an export.
@@ -188,7 +189,7 @@ impl Export {
     /// Fails if the server returns an error or breaks the connection, or if `out` fails.
     pub fn run(&self, out: &mut dyn Write, work: &Work) -> Result<Exported, Error> {
         work.begin("reading keys", 0);
-        let mut source = Source::open(&self.from, &self.prefix)?;
+        let mut source = Source::open(&self.from, &self.index)?;
         let mut crawls = source.crawls()?;
         source.find_profile(&crawls)?;
         let kept = source.scan_keys(&mut crawls, work)?;

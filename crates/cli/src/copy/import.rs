@@ -14,6 +14,7 @@ use super::export::{
 use super::source::{Content, Page};
 use super::target::Target;
 use super::{Crawls, Error, PAGE, Standing};
+use crate::any_index::IndexName;
 
 /// Maximum length of a line in bytes.
 const MAX_LINE: u64 = 64 << 20;
@@ -25,8 +26,8 @@ const EXAMPLES: usize = 20;
 pub struct Import {
     /// URL of the server with the module.
     pub to: String,
-    /// Prefix of the index.
-    pub prefix: Vec<u8>,
+    /// Name of the index.
+    pub index: IndexName,
     /// Packs the index.
     pub packed: bool,
 }
@@ -96,7 +97,7 @@ impl Import {
     pub fn run(&self, lines: &mut dyn BufRead, work: &Work) -> Result<Imported, Error> {
         work.begin("importing lines", 0);
         let mut importing = Importing {
-            target: Target::open(&self.to, &self.prefix, self.packed)?,
+            target: Target::open(&self.to, &self.index, self.packed)?,
             crawls: Crawls::new(),
             order: BTreeSet::new(),
             keys: Vec::new(),

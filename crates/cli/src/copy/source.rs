@@ -1,13 +1,14 @@
 //! The index that is copied, read by plain commands.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
-use crawlspace_client::dedupe::Profile;
+use crawlspace_client::dedupe::{Profile, Sharded};
 use crawlspace_client::{Ask, Batch, Call, Pending, Server, redis};
 use crawlspace_index::Work;
 use redis::{Cmd, FromRedisValue};
 
 use super::{Crawls, Error, PAGE, Standing};
+use crate::any_index::IndexName;
 
 /// Keys that an index has once, besides its sets of crawls and its merged index.
 const ONCE: [&str; 7] = [
@@ -30,16 +31,19 @@ const OF_THE_MODULE: [&str; 8] = [
     ":seq",
     ":urls",
 ];
+/// Fields of `allcounts` that are not sums over crawls.
+const OF_NO_CRAWL: [&[u8]; 3] = [b"removedCrawls", b"removedCrawlSize", b"updateProgress"];
 /// Reply to a scan: the next cursor, and a part of the elements.
 type Scanned = (Vec<u8>, Vec<Vec<u8>>);
 
 /// First and last cursor of a scan.
 const NO_CURSOR: &[u8] = b"0";
 
-/// The source, over one connection that is never replaced.
+/// The source. An index under one prefix is read over one connection that is never replaced.
 pub(super) struct Source {
     server: Server,
-    prefix: Vec<u8>,
+    /// Prefixes of the shards, that of the home shard first.
+    prefixes: Vec<Vec<u8>>,
     pub(super) profile: Profile,
     /// True if the hashes of the index are in a packed value.
     is_packed: bool,
@@ -79,13 +83,58 @@ pub(super) struct Kept {
     pub(super) value: Result<Content, Error>,
 }
 
+impl Content {
+    /// Adds the same key of another shard: counts are added, sets are united. Lists and fields that are no sums are only
+    /// in the home shard, which comes first.
+    fn join(&mut self, other: Content) {
+        match (self, other) {
+            (Content::Hash(all), Content::Hash(more)) => {
+                let fields = all.iter().step_by(2).cloned();
+                let values: HashMap<Vec<u8>, usize> = fields.zip((1..).step_by(2)).collect();
+                for pair in more.chunks_exact(2) {
+                    match values.get(&pair[0]) {
+                        None => all.extend_from_slice(pair),
+                        Some(&value) => all[value] = sum(&all[value], &pair[1]),
+                    }
+                }
+            }
+            (Content::Set(all), Content::Set(more)) => {
+                let united: BTreeSet<Vec<u8>> = all.drain(..).chain(more).collect();
+                all.extend(united);
+            }
+            (Content::List(all), Content::List(more)) if all.is_empty() => *all = more,
+            (nothing @ Content::Nothing, other) => *nothing = other,
+            _ => {}
+        }
+    }
+}
+
+/// Adds two numbers; returns the first text if one is not a number.
+fn sum(first: &[u8], second: &[u8]) -> Vec<u8> {
+    let number = |text| std::str::from_utf8(text).ok()?.parse::<i64>().ok();
+    match (number(first), number(second)) {
+        (Some(a), Some(b)) => a.saturating_add(b).to_string().into_bytes(),
+        _ => first.to_vec(),
+    }
+}
+
 impl Source {
     /// Connects, and checks that the index can be copied.
-    pub(super) fn open(url: &str, prefix: &[u8]) -> Result<Source, Error> {
-        let server = Server::options(url).only_one().open();
+    pub(super) fn open(url: &str, name: &IndexName) -> Result<Source, Error> {
+        let (server, prefixes) = match name {
+            IndexName::Prefix(prefix) => {
+                let server = Server::options(url).only_one().open();
+                (server.map_err(Error::Source)?, vec![prefix.clone()])
+            }
+            IndexName::Sharded(name, _) => {
+                let server = Server::open(url).map_err(Error::Source)?;
+                let prefixes = shards(&server, name)?;
+                (server, prefixes)
+            }
+        };
         let mut source = Source {
-            server: server.map_err(Error::Source)?,
-            prefix: prefix.to_vec(),
+            server,
+            prefixes,
             profile: Profile::Document,
             is_packed: false,
         };
@@ -124,8 +173,10 @@ impl Source {
         }
     }
 
-    fn key(&self, name: impl AsRef<[u8]>) -> Vec<u8> {
-        [&self.prefix[..], name.as_ref()].concat()
+    /// Returns the key with a name in each shard, in that of the home shard first.
+    fn keys(&self, name: impl AsRef<[u8]>) -> impl Iterator<Item = Vec<u8>> {
+        let keys = self.prefixes.iter();
+        keys.map(move |prefix| [prefix, name.as_ref()].concat())
     }
 
     /// Sends a command once. The connection is not replaced, so a cursor always belongs to it.
@@ -134,13 +185,21 @@ impl Source {
     }
 
     fn exists(&self, name: &str) -> Result<bool, Error> {
-        self.ask(command("EXISTS", &self.key(name)))
+        for key in self.keys(name) {
+            if self.ask(command("EXISTS", &key))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Returns all members of a set.
     fn members(&self, name: &str) -> Result<Vec<Vec<u8>>, Error> {
-        let key = self.key(name);
-        self.scan("SSCAN", Some(&key), &[])
+        let mut all = Vec::new();
+        for key in self.keys(name) {
+            all.extend(self.scan("SSCAN", Some(&key), &[])?);
+        }
+        Ok(all)
     }
 
     /// Runs a scan to its end.
@@ -180,7 +239,8 @@ impl Source {
     /// Returns the crawls in the order of their first commits, as the module recorded it. Crawls without a recorded
     /// commit come last, in the order of their ids.
     pub(super) fn in_order(&self, crawls: &Crawls) -> Result<Vec<Vec<u8>>, Error> {
-        let commits = self.scan("HSCAN", Some(&self.key("commits")), &[])?;
+        let home = [&self.prefixes[0], &b"commits"[..]].concat();
+        let commits = self.scan("HSCAN", Some(&home), &[])?;
         let mut first: HashMap<&[u8], u64> = HashMap::new();
         for commit in commits.chunks_exact(2) {
             let number = std::str::from_utf8(&commit[0]).unwrap_or_default();
@@ -210,8 +270,9 @@ impl Source {
     }
 
     fn profile_of_records(&self, crawls: &Crawls) -> Result<Profile, Error> {
-        for crawl in crawls.keys() {
-            let mut first = self.reading("HSCAN", &self.key([b"h:", &crawl[..]].concat()));
+        let records = |crawl: &Vec<u8>| self.keys([b"h:", &crawl[..]].concat());
+        for records in crawls.keys().flat_map(records) {
+            let mut first = self.reading("HSCAN", &records);
             first.arg(NO_CURSOR).arg("COUNT").arg(1);
             let (_, record): Scanned = self.ask(first)?;
             if let Some(hash) = record.first() {
@@ -226,6 +287,27 @@ impl Source {
         Ok(Profile::Document)
     }
 
+    /// Returns the names of the references that the crawls of a sharded index wrote. The keys of its shards cannot be
+    /// scanned on one server.
+    fn references(&self, crawls: &Crawls) -> Result<Vec<Vec<u8>>, Error> {
+        let mut names = BTreeSet::new();
+        for crawl in crawls.keys() {
+            for key in self.keys([b"h:", &crawl[..], b":refs"].concat()) {
+                let ids = self.scan("SSCAN", Some(&key), &[])?;
+                names.extend(ids.iter().map(|id| [id, self.ending()].concat()));
+            }
+        }
+        Ok(names.into_iter().collect())
+    }
+
+    /// Returns the ending of the names of references.
+    fn ending(&self) -> &'static [u8] {
+        match self.profile {
+            Profile::Document => b":duperefs",
+            Profile::Browsertrix => b":duperef",
+        }
+    }
+
     /// Scans the names of all keys with the prefix. Adds crawls that are in none of the sets of crawls, and returns
     /// the names of references and of unsettled revisits.
     pub(super) fn scan_keys(
@@ -233,21 +315,21 @@ impl Source {
         crawls: &mut Crawls,
         work: &Work,
     ) -> Result<Vec<Vec<u8>>, Error> {
+        let [prefix] = &self.prefixes[..] else {
+            return self.references(crawls);
+        };
         let mut pattern = Vec::new();
-        for &byte in &self.prefix {
+        for &byte in prefix {
             if b"*?[]\\^".contains(&byte) {
                 pattern.push(b'\\');
             }
             pattern.push(byte);
         }
         pattern.push(b'*');
-        let references: &[u8] = match self.profile {
-            Profile::Document => b":duperefs",
-            Profile::Browsertrix => b":duperef",
-        };
+        let references = self.ending();
         let mut kept = Vec::new();
         for key in self.scan("SCAN", None, &[b"MATCH", &pattern])? {
-            let Some(name) = key.strip_prefix(&self.prefix[..]) else {
+            let Some(name) = key.strip_prefix(&prefix[..]) else {
                 continue;
             };
             let is_reference = name.strip_suffix(references);
@@ -269,7 +351,7 @@ impl Source {
         kept.sort_unstable();
         kept.dedup();
         if crawls.is_empty() && !self.exists("allcounts")? {
-            let prefix = self.prefix.escape_ascii();
+            let prefix = prefix.escape_ascii();
             return Err(Error::Refused(format!(
                 "the source has no dedupe index with the prefix '{prefix}'"
             )));
@@ -282,16 +364,20 @@ impl Source {
         let mut all: Vec<(&Vec<u8>, &mut Standing)> = crawls.iter_mut().collect();
         for some in all.chunks_mut(PAGE) {
             let batch = Batch::new();
-            let asked: Vec<Pending<u64>> = some
+            let asked: Vec<Vec<Pending<u64>>> = some
                 .iter()
                 .map(|(crawl, _)| {
-                    let records = self.key([b"h:", &crawl[..]].concat());
-                    batch.ask(Call::new(self.reading("HLEN", &records)))
+                    let records = self.keys([b"h:", &crawl[..]].concat());
+                    records
+                        .map(|key| batch.ask(Call::new(self.reading("HLEN", &key))))
+                        .collect()
                 })
                 .collect();
             batch.send(&self.server).map_err(Error::Source)?;
             for ((_, standing), records) in some.iter_mut().zip(asked) {
-                standing.records = records.take().map_err(Error::Source)?;
+                for records in records {
+                    standing.records += records.take().map_err(Error::Source)?;
+                }
             }
         }
         Ok(())
@@ -308,23 +394,34 @@ impl Source {
         ];
         let waczs = [b"c:", crawl, b":wacz"].concat();
         let batch = Batch::new();
-        let hash = |name: &[u8]| batch.ask(Call::new(command("HGETALL", &self.key(name))));
-        let set = |name: &[u8]| batch.ask(Call::new(command("SMEMBERS", &self.key(name))));
-        let hashes = [counts, dependencies].map(|name| (hash(&name), name));
-        let sets = [references, requires].map(|name| (set(&name), name));
-        let mut list = command("LRANGE", &self.key(&waczs));
-        list.arg(0).arg(-1);
-        let list = batch.ask(Call::new(list));
+        let key = |prefix: &[u8], name: &[u8]| [prefix, name].concat();
+        let asked: Vec<_> = (self.prefixes.iter())
+            .map(|prefix| {
+                let hash = |name| batch.ask(Call::new(command("HGETALL", &key(prefix, name))));
+                let set = |name| batch.ask(Call::new(command("SMEMBERS", &key(prefix, name))));
+                let mut list = command("LRANGE", &key(prefix, &waczs));
+                list.arg(0).arg(-1);
+                let hashes = [&counts, &dependencies].map(|name| (hash(name), name));
+                let sets = [&references, &requires].map(|name| (set(name), name));
+                (batch.ask(Call::new(list)), hashes, sets)
+            })
+            .collect();
         batch.send(&self.server).map_err(Error::Source)?;
-        let mut details = vec![(waczs, Content::List(list.take().map_err(Error::Source)?))];
-        for (pairs, name) in hashes {
-            details.push((
-                name,
-                Content::Hash(flat(pairs.take().map_err(Error::Source)?)),
-            ));
-        }
-        for (members, name) in sets {
-            details.push((name, Content::Set(members.take().map_err(Error::Source)?)));
+        let mut details = Details::new();
+        let mut add =
+            |name: &Vec<u8>, content| match details.iter_mut().find(|(known, _)| known == name) {
+                None => details.push((name.clone(), content)),
+                Some((_, known)) => known.join(content),
+            };
+        for (list, hashes, sets) in asked {
+            add(&waczs, Content::List(list.take().map_err(Error::Source)?));
+            for (pairs, name) in hashes {
+                let pairs = flat(pairs.take().map_err(Error::Source)?);
+                add(name, Content::Hash(pairs));
+            }
+            for (members, name) in sets {
+                add(name, Content::Set(members.take().map_err(Error::Source)?));
+            }
         }
         Ok(details)
     }
@@ -358,11 +455,28 @@ impl Source {
         committed: bool,
         mut each: impl FnMut(Page) -> bool,
     ) -> Result<(), Error> {
-        let records = self.key([b"h:", crawl].concat());
-        let merged = self.key(match self.profile {
-            Profile::Document => "allhashes",
-            Profile::Browsertrix => "alldupes",
-        });
+        for prefix in &self.prefixes {
+            if !self.read_shard(prefix, crawl, committed, &mut each)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the records of a crawl in a shard. Returns false if `each` did.
+    fn read_shard(
+        &self,
+        prefix: &[u8],
+        crawl: &[u8],
+        committed: bool,
+        each: &mut impl FnMut(Page) -> bool,
+    ) -> Result<bool, Error> {
+        let records = [prefix, b"h:", crawl].concat();
+        let merged: &[u8] = match self.profile {
+            Profile::Document => b"allhashes",
+            Profile::Browsertrix => b"alldupes",
+        };
+        let merged = [prefix, merged].concat();
         let mut cursor = Some(NO_CURSOR.to_vec());
         let mut read: Vec<Vec<u8>> = Vec::new();
         // One round trip asks for a page, and for the owners of the previous page.
@@ -390,19 +504,38 @@ impl Source {
             let owned = owned.filter(|(_, owner)| owner.as_deref() == Some(crawl));
             let owned = owned.map(|(hash, _)| hash.clone()).collect();
             if !each(Page { pairs, owned }) {
-                break;
+                return Ok(false);
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Reads the keys that are copied unchanged, one by one.
     pub(super) fn other_keys(&self, scanned: Vec<Vec<u8>>) -> impl Iterator<Item = Kept> {
         let once = ONCE.iter().map(|name| name.as_bytes().to_vec());
         once.chain(scanned).map(|name| Kept {
-            value: self.content(&self.key(&name)),
+            value: self.joined(&name),
             name,
         })
+    }
+
+    /// Returns the content of a key in all shards.
+    fn joined(&self, name: &[u8]) -> Result<Content, Error> {
+        let mut all = Content::Nothing;
+        for (shard, key) in self.keys(name).enumerate() {
+            let mut content = self.content(&key)?;
+            if let Content::Hash(pairs) = &mut content
+                && shard > 0
+            {
+                // These are figures of the whole index, which each shard may have.
+                let sums = std::mem::take(pairs);
+                let sums = sums.chunks_exact(2);
+                let sums = sums.filter(|pair| !OF_NO_CRAWL.contains(&&pair[0][..]));
+                *pairs = sums.flatten().cloned().collect();
+            }
+            all.join(content);
+        }
+        Ok(all)
     }
 
     fn content(&self, key: &[u8]) -> Result<Content, Error> {
@@ -428,6 +561,25 @@ impl Source {
             }
         })
     }
+}
+
+/// Returns the prefixes of the shards of an index. Refuses an index with an operation that not all shards have finished.
+fn shards(server: &Server, name: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+    let found = Sharded::find(server, name).map_err(Error::Source)?;
+    let Some(index) = found else {
+        return Err(Error::Refused(format!(
+            "the source has no sharded index with the name '{}'",
+            name.escape_ascii()
+        )));
+    };
+    if let Some(half) = index.unfinished().map_err(Error::Source)?.first() {
+        return Err(Error::Refused(format!(
+            "an operation on the crawl '{}' has not finished on all shards: send it again, or wait for it",
+            half.crawl.escape_ascii()
+        )));
+    }
+    let prefixes = index.shards().iter();
+    Ok(prefixes.map(|shard| shard.prefix().to_vec()).collect())
 }
 
 fn command(name: &str, key: &[u8]) -> Cmd {

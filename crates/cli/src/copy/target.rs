@@ -1,14 +1,16 @@
 //! The copy: an index on a server with the module, written by commands that can be repeated.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 
-use crawlspace_client::dedupe::{CrawlState, Index, Profile, Storage};
+use crawlspace_client::dedupe::{CrawlState, Profile, Storage};
 use crawlspace_client::{Ask, Batch, Call, Code, Pending, Server, redis};
 use crawlspace_index::Work;
 use redis::{Cmd, Value};
 
 use super::source::{Content, Details, Page};
 use super::{Crawls, Error, PACK_AFTER, PAGE, Standing};
+use crate::any_index::{AnyIndex, IndexName, OpenError};
 
 /// Replaces a list in one step, because pushing the same members twice would not give the same list.
 const REPLACE: &str = "redis.call('DEL', KEYS[1])
@@ -19,9 +21,10 @@ const OWN: &str =
     "if redis.call('TYPE', KEYS[1]).ok == 'crawlmark' then redis.call('DEL', KEYS[1]) end
 redis.call('HSET', KEYS[1], unpack(ARGV))";
 
-/// The target of a copy.
+/// The target of a copy. In a sharded index, the records and their owners are in the shard of their hash, the sets of
+/// crawls are in all shards, and the other keys are in the home shard.
 pub(super) struct Target {
-    index: Index,
+    index: AnyIndex,
     packed: bool,
     profile: Profile,
     /// Number of records that were written since the index was last packed.
@@ -29,25 +32,30 @@ pub(super) struct Target {
 }
 
 impl Target {
-    pub(super) fn open(url: &str, prefix: &[u8], packed: bool) -> Result<Target, Error> {
+    pub(super) fn open(url: &str, name: &IndexName, packed: bool) -> Result<Target, Error> {
         let server = Server::open(url).map_err(Error::Target)?;
+        let index = name.open(&server).map_err(|error| match error {
+            OpenError::Index(error) => Error::Target(error),
+            missing @ OpenError::Missing(_) => Error::Refused(missing.to_string()),
+        })?;
         Ok(Target {
-            index: Index::on(&server, prefix),
+            index,
             packed,
             profile: Profile::Document,
             unpacked: Cell::new(0),
         })
     }
 
-    fn key(&self, name: &[u8]) -> Vec<u8> {
-        [self.index.prefix(), name].concat()
-    }
-
-    fn merged(&self) -> Vec<u8> {
-        self.key(match self.profile {
+    fn merged(&self) -> &'static [u8] {
+        match self.profile {
             Profile::Document => b"allhashes",
             Profile::Browsertrix => b"alldupes",
-        })
+        }
+    }
+
+    /// Returns the prefixes of the shards, that of the home shard last: a crawl is complete when it is there.
+    fn prefixes(&self) -> impl Iterator<Item = &[u8]> {
+        self.index.shards().iter().rev().map(|shard| shard.prefix())
     }
 
     /// Sets the profile, and returns the crawls that the target has already. Refuses a target with other crawls than
@@ -125,7 +133,7 @@ impl Target {
     }
 
     fn put(&self, batch: &Batch, asked: &mut Vec<Pending<Value>>, name: &[u8], content: Content) {
-        let key = self.key(name);
+        let key = [self.index.home().prefix(), name].concat();
         let mut chunks = |command: &str, members: &[Vec<u8>]| {
             for some in members.chunks(2 * PAGE) {
                 let mut write = redis::cmd(command);
@@ -145,7 +153,9 @@ impl Target {
     }
 
     fn send(&self, batch: &Batch, asked: Vec<Pending<Value>>) -> Result<(), Error> {
-        batch.send(self.index.server()).map_err(Error::Target)?;
+        batch
+            .send(self.index.home().server())
+            .map_err(Error::Target)?;
         for reply in asked {
             reply.take().map_err(Error::Target)?;
         }
@@ -156,23 +166,35 @@ impl Target {
     pub(super) fn write_page(&self, crawl: &[u8], page: &Page) -> Result<(), Error> {
         let batch = Batch::new();
         let mut asked = Vec::new();
-        let records = self.key(&[b"h:", crawl].concat());
-        for some in page.pairs.chunks(2 * PAGE) {
-            let mut write = redis::cmd("HSET");
-            write.arg(&records).arg(some);
-            asked.push(batch.ask(Call::new(write).repeatable()));
+        let mut written: BTreeMap<&[u8], Vec<&[u8]>> = BTreeMap::new();
+        for pair in page.pairs.chunks_exact(2) {
+            let fields = written.entry(self.index.shard_of(&pair[0]).prefix());
+            fields.or_default().extend(pair.iter().map(Vec::as_slice));
         }
-        let merged = self.merged();
-        for some in page.owned.chunks(PAGE) {
-            let pairs: Vec<&[u8]> = some.iter().flat_map(|hash| [&hash[..], crawl]).collect();
-            let write = if self.packed {
-                script(OWN, &merged, &pairs)
-            } else {
+        for (prefix, pairs) in written {
+            for some in pairs.chunks(2 * PAGE) {
                 let mut write = redis::cmd("HSET");
-                write.arg(&merged).arg(&pairs);
-                write
-            };
-            asked.push(batch.ask(Call::new(write).repeatable()));
+                write.arg([prefix, b"h:", crawl].concat()).arg(some);
+                asked.push(batch.ask(Call::new(write).repeatable()));
+            }
+        }
+        let mut owned: BTreeMap<&[u8], Vec<&[u8]>> = BTreeMap::new();
+        for hash in &page.owned {
+            let fields = owned.entry(self.index.shard_of(hash).prefix());
+            fields.or_default().extend([hash, crawl]);
+        }
+        for (prefix, pairs) in owned {
+            let merged = [prefix, self.merged()].concat();
+            for some in pairs.chunks(2 * PAGE) {
+                let write = if self.packed {
+                    script(OWN, &merged, some)
+                } else {
+                    let mut write = redis::cmd("HSET");
+                    write.arg(&merged).arg(some);
+                    write
+                };
+                asked.push(batch.ask(Call::new(write).repeatable()));
+            }
         }
         let unpacked = self.unpacked.get() + page.records() as u64;
         self.unpacked.set(unpacked);
@@ -181,19 +203,21 @@ impl Target {
 
     /// Adds a crawl to the sets of crawls, after all of its records were written.
     pub(super) fn list(&self, crawl: &[u8], standing: Standing) -> Result<(), Error> {
-        let batch = Batch::new();
-        let mut asked = Vec::new();
-        for (set, is_member) in [
-            ("uncommittedcrawls", standing.uncommitted),
-            ("allcrawls", standing.committed),
-        ] {
-            if is_member {
-                let mut add = redis::cmd("SADD");
-                add.arg(self.key(set.as_bytes())).arg(crawl);
-                asked.push(batch.ask(Call::new(add).repeatable()));
+        for prefix in self.prefixes() {
+            let batch = Batch::new();
+            let mut asked = Vec::new();
+            for (set, is_member) in [
+                (&b"uncommittedcrawls"[..], standing.uncommitted),
+                (b"allcrawls", standing.committed),
+            ] {
+                if is_member {
+                    let mut add = redis::cmd("SADD");
+                    add.arg([prefix, set].concat()).arg(crawl);
+                    asked.push(batch.ask(Call::new(add).repeatable()));
+                }
             }
+            self.send(&batch, asked)?;
         }
-        self.send(&batch, asked)?;
         if self.packed && self.unpacked.get() >= PACK_AFTER {
             self.pack()?;
         }
@@ -222,10 +246,14 @@ impl Target {
             .filter(|(_, standing)| standing.committed && !standing.uncommitted);
         let ended: Vec<&[u8]> = ended.map(|(crawl, _)| &crawl[..]).collect();
         for some in ended.chunks(PAGE) {
-            let mut remove = redis::cmd("SREM");
-            remove.arg(self.key(b"uncommittedcrawls")).arg(some);
-            let remove = Call::<u64>::new(remove).repeatable();
-            self.index.server().ask(remove).map_err(Error::Target)?;
+            for prefix in self.prefixes() {
+                let mut remove = redis::cmd("SREM");
+                let key = [prefix, b"uncommittedcrawls"].concat();
+                remove.arg(key).arg(some);
+                let remove = Call::<u64>::new(remove).repeatable();
+                let server = self.index.home().server();
+                server.ask(remove).map_err(Error::Target)?;
+            }
         }
         if self.packed {
             work.begin("packing", 0);

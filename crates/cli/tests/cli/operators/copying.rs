@@ -1,8 +1,9 @@
 //! Tests `crawlspace dedupe copy`, `export` and `import`.
 
+use crawlspace_client::dedupe::{Sharded, Storage};
 use redis_tests::{
-    Crawl, DATE, DedupeIndex, Options, PlainHost, Program, Server, Snapshot, Wire, assert_contains,
-    assert_starts, fill_crawl, ok, plain_view, sha256_of, until,
+    Cluster, Crawl, DATE, DedupeIndex, Options, PlainHost, Program, Server, Snapshot, Wire,
+    assert_contains, assert_starts, fill_crawl, ok, outcome, plain_view, sha256_of, until,
 };
 use serde_json::{Value, json};
 
@@ -315,6 +316,69 @@ fn export_and_import_give_an_equal_index() {
         );
     }
     assert_eq!(c.ok("REMOVE z").ints(), [1, 1_000, 200]);
+}
+
+#[test]
+fn sharded_index_is_imported_exported_and_copied() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = Options::new().plain().start();
+    owned_index(&source);
+    let file = folder.path().join("index.cdxj");
+    exported(&source, &file);
+    let plain_keys = copied_keys(&source);
+    let cluster = Cluster::start(2);
+    let url = cluster.url();
+    let run = |words: &str| outcome(tool(format!("dedupe {words} --redis {url} --json")));
+    let lines = file.display();
+    let from = format!("--from {} --from-prefix {P}", source.url());
+    for (name, words) in [
+        ("plain", format!("import {lines}")),
+        ("packed", format!("import --packed {lines}")),
+        ("copied", format!("copy {from}")),
+    ] {
+        let missing = run(&format!("{words} --sharded {name}")).exits(1);
+        assert_contains(&missing.errors, "pass --shards N to create it");
+        for shards in ["--shards 3", ""] {
+            let done = run(&format!("{words} --sharded {name} {shards}")).exits(0);
+            let done = done.object();
+            assert_eq!(
+                (&done["crawls"], &done["records"]),
+                (&json!(4), &json!(3_610)),
+                "{name}"
+            );
+        }
+        run(&format!("check --sharded {name}")).exits(0);
+        let index = Sharded::open(&url, name, 3).unwrap();
+        let stats = index.stats().unwrap();
+        assert_eq!(stats.storage == Storage::Packed, name == "packed");
+        let shards = index.shards().iter();
+        let hashes: Vec<u64> = shards.map(|shard| shard.stats().unwrap().hashes).collect();
+        assert!(hashes.iter().all(|&n| n > 500), "{hashes:?}");
+        // An export is one index again.
+        let back = folder.path().join(name);
+        let out = back.display();
+        let words = format!("export --sharded {name} --out {out}");
+        assert_eq!(
+            run(&words).exits(0).object(),
+            json!({"crawls": 4, "records": 3_610})
+        );
+        let target = Options::new().plain().start();
+        crawlspace(&target, P, &format!("dedupe import {out}")).exits(0);
+        copied_keys(&target).assert_same(&plain_keys, name);
+        // The order of commits decides who inherits a hash.
+        index.remove(&[b"z"]).unwrap();
+        let hashes = [1_000, 1_150, 2_250].map(sha256_of);
+        let hashes = hashes.each_ref().map(|hash| hash.as_bytes());
+        let found = index.lookup(None, &hashes).unwrap();
+        let owners = found.into_iter().map(|found| found.unwrap().crawl);
+        assert_eq!(owners.collect::<Vec<_>>(), [b"a", b"a", b"m"], "{name}");
+    }
+    let out = folder.path().join("nothing");
+    let unknown = format!("export --sharded nothing --out {}", out.display());
+    let unknown = run(&unknown).exits(1);
+    assert_contains(&unknown.errors, "no sharded index with the name 'nothing'");
+    let unnamed = run(&format!("copy --from {} --sharded copied", source.url())).exits(1);
+    assert_contains(&unnamed.errors, "--from-prefix");
 }
 
 #[test]

@@ -11,7 +11,8 @@ use crate::storage::sentence;
 use crate::table::{Table, count};
 use crate::terminal::{Bytes, complain};
 use crate::url::redis_url;
-use crate::{Asking, Server};
+
+use super::Asking;
 
 /// Copy an index from a server without the module, such as Kvrocks, Dragonfly or an older Redis.
 ///
@@ -28,7 +29,7 @@ pub(crate) struct CopyIndex {
     /// The server with the index; in a cluster, the node that owns the slot of the prefix.
     #[arg(long, value_name = "URL", value_parser = redis_url)]
     from: String,
-    /// Prefix of the index on that server; by default the same as --prefix.
+    /// Prefix of the index on that server; by default the same as --prefix. Required with --sharded.
     #[arg(long, value_name = "PREFIX", value_parser = Bytes::parser())]
     from_prefix: Option<Bytes>,
     /// Pack the copy. Needs the memory of a packed index, and of a million records (or the largest crawl) in plain keys.
@@ -40,17 +41,20 @@ pub(crate) struct CopyIndex {
 
 impl CopyIndex {
     pub(crate) fn run(&self) -> io::Result<bool> {
-        let Server { redis, prefix } = &self.asking.server;
+        let server = &self.asking.server;
+        let from_prefix = match (&self.from_prefix, &self.asking.sharding.sharded) {
+            (Some(prefix), _) => prefix,
+            (None, None) => &server.prefix,
+            (None, Some(_)) => {
+                complain("--sharded is the name of the copy: pass --from-prefix for the source");
+                return Ok(false);
+            }
+        };
         let copy = Copy {
             from: self.from.clone(),
-            from_prefix: self
-                .from_prefix
-                .as_ref()
-                .unwrap_or(prefix)
-                .as_bytes()
-                .to_vec(),
-            to: redis.clone(),
-            prefix: prefix.as_bytes().to_vec(),
+            from_prefix: from_prefix.as_bytes().to_vec(),
+            to: server.redis.clone(),
+            copy: self.asking.sharding.name(server),
             packed: self.packed,
             wait: self.wait.wait,
         };

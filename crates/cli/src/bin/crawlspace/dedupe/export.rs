@@ -11,7 +11,8 @@ use crate::progress::watched;
 use crate::storage::sentence;
 use crate::table::{Table, count, many};
 use crate::terminal::{at, complain, say};
-use crate::{Asking, Server};
+
+use super::Asking;
 
 /// Capacity of the buffers of files.
 const BUFFER: usize = 1 << 20;
@@ -19,7 +20,8 @@ const BUFFER: usize = 1 << 20;
 /// Write an index as lines: a CDXJ row for each record, with the id of its crawl.
 ///
 /// Lines that begin with ! describe the crawls, their counts and WACZ files, and the other keys. The server need not
-/// have the module if the index is in plain keys. Stop the programs that write to the index meanwhile.
+/// have the module if the index is in plain keys. Stop the programs that write to the index meanwhile. A sharded index
+/// is written as one index, which `import` can spread over any number of shards.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace dedupe export --prefix '{coll-42}:' --out coll-42.cdxj")]
@@ -33,10 +35,9 @@ pub(crate) struct ExportLines {
 
 impl ExportLines {
     pub(crate) fn run(&self) -> io::Result<bool> {
-        let Server { redis, prefix } = &self.asking.server;
         let export = Export {
-            from: redis.clone(),
-            prefix: prefix.as_bytes().to_vec(),
+            from: self.asking.server.redis.clone(),
+            index: self.asking.sharding.name(&self.asking.server),
         };
         if self.asking.json && self.out.is_none() {
             complain("--json needs --out, because the lines are on standard output");
@@ -93,10 +94,9 @@ pub(crate) struct ImportLines {
 
 impl ImportLines {
     pub(crate) fn run(&self) -> io::Result<bool> {
-        let Server { redis, prefix } = &self.asking.server;
         let import = Import {
-            to: redis.clone(),
-            prefix: prefix.as_bytes().to_vec(),
+            to: self.asking.server.redis.clone(),
+            index: self.asking.sharding.name(&self.asking.server),
             packed: self.packed,
         };
         let mut lines: Box<dyn BufRead> = if self.file == Path::new("-") {
