@@ -25,6 +25,7 @@ targets! {
     LOOKUP_PACKED_LARGE  "D1" "the same at 10 million hashes"                         AtLeast(1.2);
     SCRIPT_PLAIN         "D2" "rate of `LOOKUP` on plain keys against a script"       AtLeast(1.4);
     SCRIPT_PACKED        "D2" "rate of `LOOKUP` on a packed index against a script"   AtLeast(2.8);
+    SCRIPT_RECORD        "D2" "rate of `LOOKUP … FORMAT RECORD` on a packed index"      AtLeast(3.5);
     ONE_BY_ONE           "D3" "rate of one connection against two look-ups"           AtLeast(1.9);
     HUNDRED_PLAIN        "D4" "rate of 100 hashes per call on plain keys"             AtLeast(1.2);
     HUNDRED_PACKED       "D4" "rate of 100 hashes per call on a packed index"         AtLeast(3.0);

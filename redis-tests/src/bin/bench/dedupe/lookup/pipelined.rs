@@ -18,11 +18,14 @@ const DEPTH: usize = 32;
 /// visibility.
 const PLAIN: &str = "`LOOKUP` of one hash, pipelined by 32, plain keys";
 const PACKED: &str = "`LOOKUP` of one hash, pipelined by 32, packed";
+const RECORD: &str = "`LOOKUP … FORMAT RECORD` of one hash, pipelined by 32, packed";
 
 /// The peer of D1, `HGET`: arguments before the hash.
 pub const HGET: &[&[u8]] = &[b"HGET", b"allhashes"];
 /// `DEDUPE.LOOKUP`: arguments before the hash.
 pub const LOOKUP: &[&[u8]] = &[b"DEDUPE.LOOKUP", b""];
+/// `DEDUPE.LOOKUP` that returns the record as one text, as the script does.
+const LOOKUP_TEXT: &[&[u8]] = &[b"DEDUPE.LOOKUP", b"", b"FORMAT", b"RECORD"];
 
 /// Creates `count` batches of requests. A request consists of `head` and a random hash of `limit`
 /// hashes from `offset` on.
@@ -42,26 +45,27 @@ pub fn measure(plan: &Plan, scene: &Scene, corpus: &Corpus, hashes: u64) -> Find
     let count = plan.scaled(20_000);
     let known = |head: &[&[u8]]| asking(corpus, head, count, hashes, 0);
     let unknown = |head: &[&[u8]]| asking(corpus, head, count, hashes, hashes);
-    let (lookup, hget) = (known(LOOKUP), known(HGET));
+    let [lookup, text, hget] = [LOOKUP, LOOKUP_TEXT, HGET].map(&known);
     let lua = known(&[b"EVALSHA", script.bytes(), b"0"]);
     let (lookup_missing, hget_missing) = (unknown(LOOKUP), unknown(HGET));
     let kinds = [
         (&scene.ours, &lookup),
         (&scene.plain, &hget),
         (&scene.packed, &lookup),
+        (&scene.packed, &text),
         (&scene.plain, &lua),
         (&scene.ours, &lookup_missing),
         (&scene.plain, &hget_missing),
         (&scene.packed, &lookup_missing),
     ];
-    let mut runs = [(); 7].map(|()| Runs::default());
+    let mut runs = [(); 8].map(|()| Runs::default());
     for rep in 1..=plan.reps {
         for (kind, ((server, batches), runs)) in kinds.iter().zip(&mut runs).enumerate() {
             let run = plan.saturate(server, batches, rep);
             let some = run.nils > 0;
             assert_eq!(
                 some,
-                kind > 3,
+                kind > 4,
                 "null replies to known hashes, or none to unknown"
             );
             runs.push(run);
@@ -71,7 +75,16 @@ pub fn measure(plan: &Plan, scene: &Scene, corpus: &Corpus, hashes: u64) -> Find
 }
 
 fn findings(
-    [plain, hget, packed, lua, plain_none, hget_none, packed_none]: &[Runs; 7],
+    [
+        plain,
+        hget,
+        packed,
+        text,
+        lua,
+        plain_none,
+        hget_none,
+        packed_none,
+    ]: &[Runs; 8],
 ) -> Findings {
     let mut found = Findings::default();
     let one = "one plain `HGET`";
@@ -86,6 +99,7 @@ fn findings(
             "D1", "unknown hashes, packed", missing, packed_none, hget_none, Goal::Known;
             "D2", PLAIN, script, plain, lua, targets::SCRIPT_PLAIN;
             "D2", PACKED, script, packed, lua, targets::SCRIPT_PACKED;
+            "D2", RECORD, script, text, lua, targets::SCRIPT_RECORD;
         ],
     );
     let over = |ours: &Runs, theirs: &Runs| ours.rate.over(&theirs.rate).median();
@@ -96,6 +110,7 @@ fn findings(
     note!(found, "packed.md";
         packed = packed.cpu(), ratio = over(packed, hget), over_plain = over(packed, plain),
         missing = shown(packed_none), hget_missing = shown(hget_none));
-    note!(found, "script.md"; lua = lua.cpu(), plain = over(plain, lua), packed = over(packed, lua));
+    note!(found, "script.md";
+        lua = lua.cpu(), plain = over(plain, lua), packed = over(packed, lua), text = over(text, lua));
     found
 }
