@@ -214,7 +214,7 @@ impl<K: Store> Frontier<K> {
     /// Returns the earliest time at which a group may be leased, `now` or later; `None` if nothing is queued, or everything
     /// is blocked or paused. If many groups at the head of a queue are held back, returns an earlier time.
     pub(super) fn next_due(&mut self, ks: &mut K, now: Millis) -> Result<Option<Millis>> {
-        self.note_limits(ks)?;
+        self.queues.note_limits(ks)?;
         let paused = self.pauses.read(ks)?;
         if paused.all {
             return Ok(None);

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use crawlspace_host::reply::Reply;
 
 use super::error::{Error, Result};
-use super::frontier::Frontier;
 use super::hold::Limits;
 use super::job::{Job, Lent};
 use super::known::{Counts, Recounting, Tallies, Turned};
+use super::queues::Queues;
 use super::store::{Store, check_packed, with_packed};
 use super::time::Millis;
 
@@ -141,17 +141,17 @@ pub(super) fn limits_of<K: Store>(lent: &Lent<K>, id: &[u8]) -> Result<Vec<(Vec<
     Ok(limits.unwrap_or_default())
 }
 
-impl<K: Store> Frontier<K> {
+impl<K: Store> Queues<K> {
     /// Makes searches examine groups again whose limit was reached or no longer is.
     pub(super) fn note_limits(&mut self, ks: &mut K) -> Result<()> {
         let turned = ks.packed(|packed| packed.take_turned())?;
         match turned.unwrap_or_default() {
             Turned::Some(ids) => {
                 for id in ids {
-                    self.queues.note_change(ks, &id)?;
+                    self.note_change(ks, &id)?;
                 }
             }
-            Turned::Many => self.queues.search_from_head(),
+            Turned::Many => self.search_from_head(),
         }
         Ok(())
     }

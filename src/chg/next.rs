@@ -202,7 +202,7 @@ impl<K: Store> Frontier<K> {
         leases: &mut Vec<Lease>,
     ) -> Result<Search> {
         self.evict_idle(ks, now)?;
-        self.note_limits(ks)?;
+        self.queues.note_limits(ks)?;
         if let Some(execution) = ask.execution {
             return self.next_for(ks, execution, ask, now, (time, leases));
         }

@@ -1,7 +1,6 @@
 //! Parses the raw parameters of a request.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use crawlspace_cdx::surt::{self, MatchType};
@@ -41,7 +40,8 @@ const NAMES: [&str; 26] = words(
 /// Raw parameters of a request.
 #[derive(Default)]
 pub(crate) struct Given<'a> {
-    values: HashMap<&'static str, &'a str>,
+    /// Values by name. Requests have few of them, so a list is faster than a hash table.
+    values: Vec<(&'static str, &'a str)>,
     filters: Vec<&'a str>,
     collapses: Vec<&'a str>,
     ignored: Vec<String>,
@@ -60,7 +60,8 @@ impl<'a> Given<'a> {
         };
         match NAMES.iter().find(|name| **name == known) {
             Some(name) => {
-                self.values.insert(*name, value);
+                self.values.retain(|(known, _)| known != name);
+                self.values.push((*name, value));
             }
             None => self.ignore(name),
         }
@@ -69,7 +70,8 @@ impl<'a> Given<'a> {
     /// Returns the value of a parameter, which is empty if it is missing.
     fn get(&self, name: &'static str) -> &'a str {
         debug_assert!(NAMES.contains(&name), "{name} is a parameter");
-        self.values.get(name).copied().unwrap_or_default()
+        let given = self.values.iter().find(|(known, _)| *known == name);
+        given.map_or("", |(_, value)| *value)
     }
 
     fn number(&self, name: &'static str) -> Result<Option<u64>, BadQuery> {

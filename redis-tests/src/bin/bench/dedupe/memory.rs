@@ -36,7 +36,7 @@ pub fn findings(scene: &Scene, moments: [[Footprint; 3]; 3], hashes: u64) -> Fin
 /// Returns the memory growth of a server in bytes per hash: the part of the packed value, and the
 /// rest.
 pub fn parts(server: &Server, grown: f64, hashes: u64) -> String {
-    let usage = ok!(server.wire(), "MEMORY", "USAGE", "allhashes").int() as f64;
+    let usage = ok!(server.wire(), "MEMORY", "USAGE", "packedhashes").int() as f64;
     let value = usage / hashes as f64;
     format!(
         "`MEMORY USAGE` of the value is {value:.1} B per hash; all other keys and the rest of the server's growth take {:.1} B.",
