@@ -240,23 +240,24 @@ impl<K: Store> Frontier<K> {
             let mut loaded = self.groups.load(ks, uri.chg)?;
             self.placing().reclaim(ks, &mut loaded, now)?;
             let is_used_up = loaded.group.options.budget == Some(0);
-            let (first, is_here) = if remembers && !is_known {
-                // Only plain frontiers list the groups of an execution.
-                (false, false)
+            // The record of a URL shows whether the execution has the URL, but not in which group. Without
+            // records, the result of the change shows whether the group has the URL, unless the URL must
+            // not be added.
+            let matters = if remembers {
+                is_known && weight.is_some()
             } else {
+                is_used_up
+            };
+            // Only plain frontiers list the groups of an execution.
+            let lists = !remembers && ks.has_plain_groups();
+            let (first, is_here) = if matters || lists {
                 let has = self.groups.kept(ks, &loaded, |kept| {
                     let first = kept.count_of(execution) == 0;
-                    // The record of a URL shows whether the execution has the URL, but not in which group.
-                    // Without records, the result of the change shows whether the group has the URL, unless
-                    // the URL must not be added.
-                    let matters = if remembers {
-                        weight.is_some()
-                    } else {
-                        is_used_up
-                    };
                     (first, matters && !first && kept.contains(execution, name))
                 })?;
                 has.unwrap_or((true, false))
+            } else {
+                (false, false)
             };
             let known = is_here || is_known;
             if known && (weight.is_none() || !is_here) {
@@ -287,7 +288,7 @@ impl<K: Store> Frontier<K> {
                 }
                 None => {
                     let key = self.groups.uris_of(ks, &loaded);
-                    ks.change_uris(&key, &add)?
+                    ks.change_uris(key, &add)?
                 }
             };
             if change != Changed::Added {

@@ -361,7 +361,7 @@ impl<K: Store> Frontier<K> {
         now: Millis,
     ) -> Result<()> {
         let key = self.groups.uris_of(ks, &loaded);
-        ks.change_uris(&key, op)?;
+        ks.change_uris(key, op)?;
         self.groups.clear_ended(ks, &loaded)?;
         self.ledger
             .delist_if_done(ks, &self.groups, &loaded, execution)?;

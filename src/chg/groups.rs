@@ -39,15 +39,22 @@ pub(super) struct Loaded<K: Store> {
     /// The key of the URIs of the group, once an operation has needed it.
     uris: OnceCell<K::Name>,
     pub group: Group,
-    raw: [Option<K::Value>; FIELDS],
-    /// The fields as written since the group was read.
-    saved: RefCell<Option<[Option<Text>; FIELDS]>>,
-    /// Set by a storage that stores groups as values: the number of fields that a hash would have,
-    /// and the number of URIs that the stored group counts.
-    stored: Option<(u64, Cell<u64>)>,
+    source: Source<K>,
     /// Number of stored URIs that the hash of the group does not count, because a plain client
     /// deleted or emptied the hash.
     pub missing: Cell<u64>,
+}
+
+/// What is stored of a group.
+enum Source<K: Store> {
+    /// The fields of a hash: as they were read, and as written since.
+    Hash(
+        Box<[Option<K::Value>; FIELDS]>,
+        RefCell<Option<Box<[Option<Text>; FIELDS]>>>,
+    ),
+    /// A value: the number of fields that a hash would have, and the number of URIs that the stored
+    /// group counts.
+    Value(u64, Cell<u64>),
 }
 
 impl<K: Store> Groups<K> {
@@ -67,7 +74,9 @@ impl<K: Store> Groups<K> {
 
     /// Caches a group that was just written with a lease.
     pub(super) fn keep_leased(&mut self, mut loaded: Box<Loaded<K>>) {
-        loaded.raw = std::array::from_fn(|_| None);
+        if let Source::Hash(read, _) = &mut loaded.source {
+            read.fill_with(|| None);
+        }
         // The write stored the fields from which these flags are read.
         loaded.group.known = true;
         loaded.group.ours = true;
@@ -187,7 +196,7 @@ impl<K: Store> Groups<K> {
             return Ok(());
         }
         let key = self.uris_of(ks, loaded);
-        let Some(kept) = ks.uris(&key, |kept| kept.len())? else {
+        let Some(kept) = ks.uris(key, |kept| kept.len())? else {
             return Ok(());
         };
         let group = &mut loaded.group;
@@ -211,7 +220,7 @@ impl<K: Store> Groups<K> {
             return Ok(None);
         }
         let key = self.uris_of(ks, loaded);
-        Ok(ks.uris(&key, look)?)
+        Ok(ks.uris(key, look)?)
     }
 
     /// Returns the number of stored URIs of a group, and their earliest due time.
@@ -227,9 +236,13 @@ impl<K: Store> Groups<K> {
     }
 
     /// Returns the key of the URIs stored for a loaded group.
-    pub(super) fn uris_of(&self, ks: &mut K, loaded: &Loaded<K>) -> K::Name {
+    pub(super) fn uris_of<'l>(&self, ks: &mut K, loaded: &'l Loaded<K>) -> &'l K::Name {
+        if !ks.has_plain_groups() {
+            // A packed frontier finds a group and its URIs by the id in either name.
+            return &loaded.key;
+        }
         let name = || self.keys.uris_key(ks, &loaded.id);
-        loaded.uris.get_or_init(name).clone()
+        loaded.uris.get_or_init(name)
     }
 
     /// Returns the unsaved group, and clears it from this value, if the group has this id.
@@ -256,19 +269,22 @@ impl<K: Store> Groups<K> {
         loaded: &Loaded<K>,
         more: Option<(&K::Name, &[u8])>,
     ) -> Result<()> {
-        if let Some((_, count)) = &loaded.stored {
-            let more = more.map(|(field, value)| (field.as_ref(), value));
-            ks.put_group(&loaded.key, &loaded.group, more)?;
-            count.set(loaded.group.uris);
-            return Ok(());
-        }
+        let (read, saved) = match &loaded.source {
+            Source::Hash(read, saved) => (read, saved),
+            Source::Value(_, count) => {
+                let more = more.map(|(field, value)| (field.as_ref(), value));
+                ks.put_group(&loaded.key, &loaded.group, more)?;
+                count.set(loaded.group.uris);
+                return Ok(());
+            }
+        };
         let written = loaded.group.write();
         let fields = self.fields();
         let mut changed: SmallVec<[(&K::Name, &[u8]); FIELDS + 1]> = SmallVec::new();
         changed.extend(more);
-        let saved = loaded.saved.take();
+        let before = saved.take();
         let old: [Option<&[u8]>; FIELDS] =
-            std::array::from_fn(|i| loaded.stored(i, saved.as_ref()));
+            std::array::from_fn(|i| stored::<K>(i, read, before.as_deref()));
         for ((name, new), old) in fields.iter().zip(&written).zip(&old) {
             match new {
                 Some(new) if *old != Some(&new[..]) => changed.push((name, new)),
@@ -282,7 +298,7 @@ impl<K: Store> Groups<K> {
                 ks.hash_del(&loaded.key, name.as_ref())?;
             }
         }
-        loaded.saved.replace(Some(written));
+        saved.replace(Some(Box::new(written)));
         Ok(())
     }
 
@@ -303,7 +319,7 @@ impl<K: Store> Groups<K> {
                 due: None,
                 failed: false,
             };
-            ks.change_uris(&key, &back)?;
+            ks.change_uris(key, &back)?;
         }
         Ok(busy)
     }
@@ -318,10 +334,10 @@ impl<K: Store> Groups<K> {
         now: Millis,
     ) -> Result<(bool, Vec<Token>)> {
         let busy = ks.zset_score(&self.keys.once.busy, &loaded.id)?;
-        let key = self.uris_of(ks, loaded);
-        let holds = &mut loaded.group.holds;
+        let holds = &loaded.group.holds;
         let held = |token| holds.iter().any(|hold: &Hold| hold.token == token);
-        let lost = ks.uris(&key, |uris| {
+        let key = self.uris_of(ks, loaded);
+        let lost = ks.uris(key, |uris| {
             let tokens = uris.tokens();
             tokens.filter(|&token| !held(token)).collect::<Vec<_>>()
         })?;
@@ -329,12 +345,15 @@ impl<K: Store> Groups<K> {
         let Some(deadline) = busy else {
             return Ok((false, lost));
         };
-        holds.extend(lost.into_iter().map(|token| Hold {
-            token,
-            // A token is the time in microseconds at which it was created, or slightly more.
-            granted: (token / 1000).min(now),
-            deadline: of_score(deadline),
-        }));
+        loaded
+            .group
+            .holds
+            .extend(lost.into_iter().map(|token| Hold {
+                token,
+                // A token is the time in microseconds at which it was created, or slightly more.
+                granted: (token / 1000).min(now),
+                deadline: of_score(deadline),
+            }));
         Ok((true, Vec::new()))
     }
 
@@ -417,9 +436,7 @@ impl<K: Store> Loaded<K> {
             key,
             uris: OnceCell::new(),
             group,
-            raw,
-            saved: RefCell::new(None),
-            stored: None,
+            source: Source::Hash(Box::new(raw), RefCell::new(None)),
             missing: Cell::new(0),
         })
     }
@@ -431,42 +448,39 @@ impl<K: Store> Loaded<K> {
             id: Id::from_slice(id),
             key,
             uris: OnceCell::new(),
-            raw: std::array::from_fn(|_| None),
-            saved: RefCell::new(None),
-            stored: Some((fields, Cell::new(group.uris))),
+            source: Source::Value(fields, Cell::new(group.uris)),
             group,
             missing: Cell::new(0),
         })
     }
 
-    /// Returns the stored value of field `i`.
-    fn stored<'s>(
-        &'s self,
-        i: usize,
-        saved: Option<&'s [Option<Text>; FIELDS]>,
-    ) -> Option<&'s [u8]> {
-        match saved {
-            Some(saved) => saved[i].as_deref(),
-            None => self.raw[i].as_ref().map(AsRef::as_ref),
-        }
-    }
-
     /// Returns the number of fields of [`Group::read`] that existed when the group was read.
     pub(super) fn own_fields(&self) -> u64 {
-        match self.stored {
-            Some((fields, _)) => fields,
-            None => self.raw.iter().flatten().count() as u64,
+        match &self.source {
+            Source::Hash(read, _) => read.iter().flatten().count() as u64,
+            Source::Value(fields, _) => *fields,
         }
     }
 
     /// Returns the number of URIs that the stored group counts.
     pub(super) fn stored_count(&self) -> u64 {
-        if let Some((_, count)) = &self.stored {
-            return count.get();
+        match &self.source {
+            Source::Hash(read, saved) => stored::<K>(1, read, saved.borrow().as_deref())
+                .and_then(crawlspace_host::text::parse_unsigned)
+                .unwrap_or(0),
+            Source::Value(_, count) => count.get(),
         }
-        let saved = self.saved.borrow();
-        self.stored(1, saved.as_ref())
-            .and_then(crawlspace_host::text::parse_unsigned)
-            .unwrap_or(0)
+    }
+}
+
+/// Returns the stored value of field `i`.
+fn stored<'s, K: Store>(
+    i: usize,
+    read: &'s [Option<K::Value>; FIELDS],
+    saved: Option<&'s [Option<Text>; FIELDS]>,
+) -> Option<&'s [u8]> {
+    match saved {
+        Some(saved) => saved[i].as_deref(),
+        None => read[i].as_ref().map(AsRef::as_ref),
     }
 }

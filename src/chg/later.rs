@@ -247,7 +247,7 @@ impl<K: Store> Groups<K> {
         })?;
         let key = self.uris_of(ks, loaded);
         for token in ended.unwrap_or_default() {
-            while ks.change_uris(&key, &Op::done(token))? != Changed::Nothing {}
+            while ks.change_uris(key, &Op::done(token))? != Changed::Nothing {}
         }
         Ok(())
     }

@@ -247,7 +247,7 @@ fn new_payload<'f, K: Store>(
     };
     check_packed(ks)?;
     let key = groups.uris_of(ks, loaded);
-    let leased = ks.uris(&key, |uris| {
+    let leased = ks.uris(key, |uris| {
         let leased = uris.leased(token)?;
         let name = uris.uri_of(&leased);
         Some((leased.execution.to_vec(), name, leased.dropped))
@@ -286,14 +286,13 @@ fn lease_of<K: Store>(
         return Ok(None);
     };
     let (execution, items) = leased_uris(groups, ks, &loaded, token)?.unwrap_or_default();
-    let uri = items.first().map(|first| (execution, first.uri.clone()));
     Ok(Some(Lease {
         chg: id.to_vec(),
         token,
         deadline,
         due: loaded.group.due,
         uris: loaded.group.uris,
-        uri,
+        execution: (!items.is_empty()).then_some(execution),
         items,
     }))
 }

@@ -189,7 +189,7 @@ impl<K: Store> Ledger<K> {
             return Ok(());
         }
         let key = groups.uris_of(ks, loaded);
-        let kept = ks.uris(&key, |uris| {
+        let kept = ks.uris(key, |uris| {
             let each = uris.executions().take(COUNTED_AGAIN);
             each.map(|e| (e.id.to_vec(), e.uris)).collect::<Vec<_>>()
         })?;

@@ -39,9 +39,9 @@ pub struct Lease {
     pub due: Millis,
     /// Number of URIs queued for the group, including the leased one.
     pub uris: u64,
-    /// Execution and URI, if the frontier stores URIs of the group.
-    pub uri: Option<(Vec<u8>, Vec<u8>)>,
-    /// All URIs.
+    /// The execution of the URIs; `None` if there are none.
+    pub execution: Option<Vec<u8>>,
+    /// The URIs, if the frontier stores URIs of the group.
     pub items: Vec<LeasedUri>,
 }
 
@@ -97,7 +97,7 @@ pub(super) fn leased_uris<K: Store>(
     token: Token,
 ) -> Result<Option<(Vec<u8>, Vec<LeasedUri>)>> {
     let key = groups.uris_of(ks, loaded);
-    let found = ks.uris(&key, |uris| {
+    let found = ks.uris(key, |uris| {
         let execution = uris.leased(token)?.execution.to_vec();
         let all = uris.leased_under(token);
         let all = all.map(|leased| (uris.uri_of(&leased), (leased.depth, leased.attempts)));
@@ -513,13 +513,13 @@ impl<K: Store> Frontier<K> {
             // have been deleted.
             self.past.forget(ks, &loaded.id)?;
         }
-        let (uri, items, stock) = match execution {
-            None => (None, Vec::new(), self.groups.stock(ks, loaded)?),
+        let (items, stock) = match &execution {
+            None => (Vec::new(), self.groups.stock(ks, loaded)?),
             Some(execution) => {
                 let key = self.groups.uris_of(ks, loaded);
                 let take = Op::Take {
                     token,
-                    execution: &execution,
+                    execution,
                     now,
                 };
                 // A client may have begun to wait before the frontier became plain.
@@ -529,7 +529,7 @@ impl<K: Store> Frontier<K> {
                 };
                 let (mut stock, mut items) = (Stock::default(), Vec::with_capacity(1));
                 while items.len() < most {
-                    let (changed, taken) = ks.change_uris_then(&key, &take, |uris| {
+                    let (changed, taken) = ks.change_uris_then(key, &take, |uris| {
                         let leased = uris.leases().last();
                         let leased = leased
                             .map(|leased| (uris.uri_of(&leased), (leased.depth, leased.attempts)));
@@ -540,11 +540,9 @@ impl<K: Store> Frontier<K> {
                     let Some((name, figures)) = leased.filter(|_| changed == Changed::Taken) else {
                         break;
                     };
-                    items.push(LeasedUri::new(ks, &loaded.id, (&execution, name), figures)?);
+                    items.push(LeasedUri::new(ks, &loaded.id, (execution, name), figures)?);
                 }
-                let first = items.first();
-                let uri = first.map(|first: &LeasedUri| (execution, first.uri.clone()));
-                (uri, items, stock)
+                (items, stock)
             }
         };
         let more = items.len().saturating_sub(1) as u64;
@@ -569,7 +567,7 @@ impl<K: Store> Frontier<K> {
             deadline,
             due,
             uris: loaded.group.uris,
-            uri,
+            execution: execution.filter(|_| !items.is_empty()),
             items,
         })
     }

@@ -183,7 +183,7 @@ impl<K: Store> Outcomes<'_, K> {
                 let key = self.groups.uris_of(ks, loaded);
                 let mut stock = None;
                 for _ in 0..*n {
-                    stock = ks.change_uris_then(&key, &back, |kept| kept.stock())?.1;
+                    stock = ks.change_uris_then(key, &back, |kept| kept.stock())?.1;
                 }
                 Ok((0, stock.unwrap_or_default()))
             }
@@ -217,7 +217,7 @@ impl<K: Store> Outcomes<'_, K> {
         execution: Option<&[u8]>,
     ) -> Result<(u64, Stock)> {
         let key = self.groups.uris_of(ks, loaded);
-        let (_, seen) = ks.change_uris_then(&key, done, |uris| {
+        let (_, seen) = ks.change_uris_then(key, done, |uris| {
             let left = execution.map_or(0, |execution| uris.count_of(execution));
             (left, uris.stock())
         })?;
@@ -256,7 +256,7 @@ impl<K: Store> Outcomes<'_, K> {
         attempts: u64,
     ) -> Result<Report> {
         let key = self.groups.uris_of(ks, loaded);
-        let leased = ks.uris(&key, |uris| {
+        let leased = ks.uris(key, |uris| {
             let leased = uris.leased(token)?;
             Some(Report {
                 chg: loaded.id.to_vec(),
@@ -289,7 +289,7 @@ impl<K: Store> Outcomes<'_, K> {
                     due: None,
                     failed: true,
                 };
-                ks.change_uris(&key, &back)?;
+                ks.change_uris(key, &back)?;
             }
         }
         if let (Some(url), Some((_, uri))) = (url, &mut report.uri) {

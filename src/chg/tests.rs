@@ -575,8 +575,8 @@ impl<K: Storage> World<K> {
             return;
         };
         let now = self.now;
-        let execution = match &lease.uri {
-            Some((execution, _)) => execution.clone(),
+        let execution = match &lease.execution {
+            Some(execution) => execution.clone(),
             None => EXECUTIONS[which % EXECUTIONS.len()].to_vec(),
         };
         let fate = match fate {
@@ -710,8 +710,8 @@ impl<K: Storage> World<K> {
     fn finish(&mut self, lease: &Lease) {
         let (ks, now) = (&mut self.ks, self.now);
         // A crawler knows the executions of its URIs, but this test tries all executions.
-        let executions: Vec<Vec<u8>> = match &lease.uri {
-            Some((execution, _)) => vec![execution.clone()],
+        let executions: Vec<Vec<u8>> = match &lease.execution {
+            Some(execution) => vec![execution.clone()],
             None => {
                 let loaded = self.frontier.groups.load(ks, &lease.chg).unwrap();
                 let counted = self.frontier.ledger.counted_in(ks, &loaded.key).unwrap();

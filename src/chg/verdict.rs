@@ -273,7 +273,7 @@ impl<K: Store> Judge<'_, K> {
             return Ok(false);
         }
         let key = self.groups.uris_of(ks, loaded);
-        let kept = ks.uris(&key, |uris| {
+        let kept = ks.uris(key, |uris| {
             let mut executions = uris.executions();
             let is_free = |id: &[u8]| !paused.has(id) && !reached.has(id);
             let free = executions.any(|share| share.queued > 0 && is_free(share.id));

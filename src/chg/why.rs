@@ -333,7 +333,7 @@ fn hold_reply<K: Store>(
     now: Millis,
 ) -> Result<Reply> {
     let key = groups.uris_of(ks, loaded);
-    let uri = ks.uris(&key, |uris| {
+    let uri = ks.uris(key, |uris| {
         let leased = uris.leased(hold.token)?;
         Some((leased.execution.to_vec(), uris.uri_of(&leased)))
     })?;

@@ -129,6 +129,28 @@ impl<'a> Reader<'a> {
     }
 
     fn long_number(&mut self) -> Result<u64, Malformed> {
+        let rest = self.bytes.get(self.at..).and_then(<[u8]>::first_chunk);
+        let word = rest.map_or(u64::MAX, |bytes| u64::from_le_bytes(*bytes));
+        // The highest bit of each byte that may be the last one.
+        let ends = !word & 0x8080_8080_8080_8080;
+        if ends == 0 {
+            return self.longest_number();
+        }
+        // All bytes of the number at once: first remove the highest bit of each byte, then the gaps
+        // between pairs of bytes, and so on.
+        let bits = ends.trailing_zeros();
+        let word = word & (u64::MAX >> (63 - bits)) & 0x7f7f_7f7f_7f7f_7f7f;
+        if word >> (bits - 7) == 0 && bits > 7 {
+            return Err(Malformed::NUMBER);
+        }
+        self.at += bits as usize / 8 + 1;
+        let word = word & 0x007f_007f_007f_007f | (word & 0x7f00_7f00_7f00_7f00) >> 1;
+        let word = word & 0x0000_3fff_0000_3fff | (word & 0x3fff_0000_3fff_0000) >> 2;
+        Ok(word & 0x0fff_ffff | (word & 0x0fff_ffff_0000_0000) >> 4)
+    }
+
+    /// Reads a number byte by byte: a number of more than eight bytes, or one near the end.
+    fn longest_number(&mut self) -> Result<u64, Malformed> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;

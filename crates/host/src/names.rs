@@ -1,7 +1,26 @@
-//! A fast filter for key names. The filter runs at every write to any key of the server, so it must
-//! reject keys of other applications in a few instructions.
+//! Key names, and a fast filter for them. The filter runs at every write to any key of the server, so it
+//! must reject keys of other applications in a few instructions.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use smallvec::{Array, SmallVec};
+
+/// Joins the parts of a name. A name of up to `N` bytes takes no memory of its own.
+pub fn join<const N: usize>(parts: &[&[u8]]) -> SmallVec<[u8; N]>
+where
+    [u8; N]: Array<Item = u8>,
+{
+    let len = parts.iter().map(|part| part.len()).sum();
+    if len > N {
+        return parts.concat().into();
+    }
+    let (mut name, mut at) = ([0; N], 0);
+    for part in parts {
+        name[at..at + part.len()].copy_from_slice(part);
+        at += part.len();
+    }
+    SmallVec::from_buf_and_len(name, len)
+}
 
 /// Number of bytes compared at the end of a name.
 const END: usize = 4;

@@ -4,6 +4,7 @@ use crate::chg::add::Counts;
 use crate::chg::grammar::{Add, AddUri};
 use crawlspace_host::reply::Reply;
 use crawlspace_host::server::command::{Act, Answer, Call};
+use smallvec::SmallVec;
 
 use super::allowed;
 use super::frontiers::{Touched, anchor, change};
@@ -22,7 +23,7 @@ impl Act for Add<'static> {
             uris,
             ..
         } = asked;
-        let groups: Vec<&[u8]> = uris.iter().map(|uri| uri.chg).collect();
+        let groups: SmallVec<[&[u8]; 1]> = uris.iter().map(|uri| uri.chg).collect();
         let counts = change(call, &Touched::Groups(&groups), now, |frontier, keys| {
             frontier.add(keys, execution, sequence, &uris, now.ms)
         })?;
@@ -40,7 +41,7 @@ impl Act for AddUri<'static> {
             uris,
             ..
         } = asked;
-        let groups: Vec<&[u8]> = uris.iter().map(|uri| uri.chg).collect();
+        let groups: SmallVec<[&[u8]; 1]> = uris.iter().map(|uri| uri.chg).collect();
         let counts = change(call, &Touched::Groups(&groups), now, |frontier, keys| {
             frontier.add_kept(keys, execution, weight, &uris, now.ms)
         })?;

@@ -11,14 +11,13 @@ use crate::chg::next::{Ask, Lease, Search};
 use crate::chg::store::check_packed;
 use crate::chg::time::Millis;
 use crawlspace_host::reply::Reply;
-use crawlspace_host::server::acl::Access;
 use crawlspace_host::server::api::Ctx;
 use crawlspace_host::server::blocked::can_block;
 use crawlspace_host::server::command::{Act, Answer, Call};
 use crawlspace_host::server::config;
 
 use super::allowed;
-use super::frontiers::{CachedFrontier, Touched, change, gone, on_frontier, permit, timed_out};
+use super::frontiers::{CachedFrontier, Touched, change, gone, timed_out, write_to};
 use super::reply::{leases_reply, released_reply};
 use super::store::FrontierKeys;
 use super::waiter::Waiter;
@@ -75,12 +74,10 @@ impl Act for Next<'static> {
             execution: asked.execution,
         };
         if let Some(chg) = asked.group {
-            permit(call, &Touched::Groups(&[chg]), Access::Write)?;
             return next_of(call, &wanted, chg, &now);
         }
-        permit(call, &Touched::AnyGroup, Access::Write)?;
         let ctx = call.ctx;
-        on_frontier(call, |cached, keys| {
+        write_to(call, &Touched::AnyGroup, |cached, keys| {
             cached.simulated = now.simulated;
             wanted.check(keys)?;
             if !cached.waiters.all.is_empty() {
@@ -102,7 +99,7 @@ fn next_of(
     chg: &[u8],
     now: &Now,
 ) -> Result<Answer, String> {
-    let lease = on_frontier(call, |cached, keys| {
+    let lease = write_to(call, &Touched::Groups(&[chg]), |cached, keys| {
         cached.simulated = now.simulated;
         wanted.check(keys)?;
         // Serve the waiting clients first, because they have waited longer.
@@ -127,7 +124,7 @@ fn next(
     now: &Now,
 ) -> error::Result<Option<Vec<Lease>>> {
     let ask = wanted.ask(after.map(|(chg, token, _)| (chg, token)));
-    let mut leases = Vec::new();
+    let mut leases = Vec::with_capacity(1);
     let start = Instant::now();
     let budget = Duration::from_micros(config::slice_us());
     // The search calls this after each candidate that it did not lease. Reading the clock takes as
@@ -198,9 +195,8 @@ impl Act for Release<'static> {
             Some(_) => Touched::AnyGroup,
             None => Touched::Groups(&[chg]),
         };
-        permit(call, &touched, Access::Write)?;
         let ctx = call.ctx;
-        on_frontier(call, |cached, keys| {
+        write_to(call, &touched, |cached, keys| {
             cached.simulated = now.simulated;
             if let Some(wanted) = &wanted {
                 wanted.check(keys)?;

@@ -12,7 +12,7 @@ use crate::storage::Storage;
 use crawlspace_host::keyspace::Keyspace;
 use crawlspace_host::names::Lengths;
 use crawlspace_host::reply::Reply;
-use crawlspace_host::server::acl::Access;
+use crawlspace_host::server::acl::{Access, User};
 use crawlspace_host::server::alarm;
 use crawlspace_host::server::api::{Ctx, RmString, context_flags, raw};
 use crawlspace_host::server::blocked::BlockedClient;
@@ -234,6 +234,32 @@ pub fn on_frontier<T>(
     with_frontier(call.db, call.prefix, &mut call.keys, act).map_err(|e| e.to_string())
 }
 
+/// Calls `act` with the frontier of a command if the user may write to these keys, and converts the
+/// error to text.
+pub fn write_to<T>(
+    call: &mut Call<'_>,
+    touched: &Touched<'_>,
+    act: impl FnOnce(&mut CachedFrontier, &mut FrontierKeys) -> Result<T>,
+) -> std::result::Result<T, String> {
+    let user = call.user();
+    let prefix = call.prefix;
+    let check = |cached: &mut CachedFrontier, keys: &mut RedisKeyspace| {
+        cached.permit(&user, keys, (prefix, touched), Access::Write)?;
+        in_storage(cached, keys, prefix, |cached, keys| {
+            cached
+                .frontier
+                .types
+                .check(keys)
+                .map_err(|e| e.to_string())?;
+            // An error of the command must not evict the frontier from the cache.
+            Ok(counted(cached, keys, act).map_err(|e| e.to_string()))
+        })
+    };
+    let open = |keys: &mut RedisKeyspace| Ok::<_, String>(CachedFrontier::open(keys, prefix));
+    let done = FRONTIERS.with((call.db, prefix), &mut call.keys, open, check);
+    done.ok_or_else(|| Error::Busy.to_string())??
+}
+
 /// Changes the frontier of a command if the user may write to these keys. After the change, serves
 /// the waiting clients.
 pub fn change<T>(
@@ -242,8 +268,7 @@ pub fn change<T>(
     now: Now,
     act: impl FnOnce(&mut Frontier<FrontierKeys>, &mut FrontierKeys) -> Result<T>,
 ) -> std::result::Result<T, String> {
-    permit(call, touched, Access::Write)?;
-    on_frontier(call, |cached, keys| {
+    write_to(call, touched, |cached, keys| {
         cached.simulated = now.simulated;
         let done = act(&mut cached.frontier, keys)?;
         cached.serve(keys, now.ms)?;
@@ -268,17 +293,7 @@ pub fn permit(
     let user = call.user();
     let prefix = call.prefix;
     let check = |cached: &mut CachedFrontier, keys: &mut RedisKeyspace| {
-        for key in &cached.documented {
-            user.check(key, access)?;
-        }
-        match touched {
-            Touched::AnyGroup => user.check(&cached.any_group, access)?,
-            Touched::Groups(groups) => {
-                for id in *groups {
-                    user.check(&keys.name(&[prefix, GROUP.before, id]), access)?;
-                }
-            }
-        }
+        cached.permit(&user, keys, (prefix, touched), access)?;
         refresh(cached, keys, prefix);
         if access == Access::Read || cached.frontier.types.is_checked() {
             return Ok(());
@@ -451,6 +466,25 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
 }
 
 impl CachedFrontier {
+    /// Refuses with `NOPERM` unless the user has this access to the documented keys.
+    fn permit(
+        &self,
+        user: &User,
+        keys: &mut RedisKeyspace,
+        (prefix, touched): (&[u8], &Touched<'_>),
+        access: Access,
+    ) -> std::result::Result<(), String> {
+        for key in &self.documented {
+            user.check(key, access)?;
+        }
+        match touched {
+            Touched::AnyGroup => user.check(&self.any_group, access),
+            Touched::Groups(groups) => groups
+                .iter()
+                .try_for_each(|id| user.check(&keys.name(&[prefix, GROUP.before, id]), access)),
+        }
+    }
+
     /// Invalidates the cache after a change by another client.
     fn disturbed(&mut self) {
         self.frontier.invalidate();

@@ -7,26 +7,25 @@ use crawlspace_host::reply::Reply;
 /// Returns a lease as `[chg, token, deadline, n, c, execution, uri]`. In a full reply, the URI is nil, and an array of
 /// `[uri, key, payload, depth, attempts]` follows.
 pub fn lease_reply(lease: Lease, is_full: bool) -> Reply {
-    let (execution, uri) = match lease.uri {
-        Some((execution, _)) if is_full => (Reply::Bulk(execution), Reply::Nil),
-        Some((execution, uri)) => (Reply::Bulk(execution), Reply::Bulk(uri)),
-        None => (Reply::Nil, Reply::Nil),
-    };
-    let mut parts = vec![
+    let optional = |bytes: Option<Vec<u8>>| bytes.map_or(Reply::Nil, Reply::Bulk);
+    let mut items = lease.items.into_iter();
+    let uri = if is_full { None } else { items.next() };
+    let mut parts = Vec::with_capacity(8);
+    parts.extend([
         Reply::Bulk(lease.chg),
         Reply::count(lease.token),
         Reply::count(lease.deadline),
         Reply::count(lease.due),
         Reply::count(lease.uris),
-        execution,
-        uri,
-    ];
+        optional(lease.execution),
+        optional(uri.map(|item| item.uri)),
+    ]);
     if is_full {
-        let items = lease.items.into_iter().map(|item| {
+        let items = items.map(|item| {
             Reply::Array(vec![
                 Reply::Bulk(item.uri),
-                item.key.map_or(Reply::Nil, Reply::Bulk),
-                item.payload.map_or(Reply::Nil, Reply::Bulk),
+                optional(item.key),
+                optional(item.payload),
                 Reply::count(item.depth.into()),
                 Reply::count(item.attempts.into()),
             ])

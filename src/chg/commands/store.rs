@@ -233,13 +233,15 @@ impl Held {
     }
 
     fn put(&mut self, log: Vec<u8>) -> Result<()> {
-        let exists = !self.value.is_null();
-        let mut new = self.new.take();
         let replicated = Replicated {
             by: By::Log(&log),
             event: c"chg.packed",
         };
-        self.value = std::ptr::null_mut();
+        if !self.value.is_null() {
+            self.keys.note_change::<Packed>(&self.key, &replicated);
+            return Ok(());
+        }
+        let mut new = self.new.take();
         self.keys
             .change_native(&self.key, true, |packed: &mut Packed| {
                 if let Some(new) = new.take() {
@@ -247,13 +249,11 @@ impl Held {
                 }
                 ((), Some(replicated))
             })?;
-        if !exists {
-            let key = self.key.clone();
-            let prefix = &key.as_ref()[..key.as_ref().len() - KEY.len()];
-            for row in ONCE.iter().filter(|row| row.documented) {
-                let key = RmString::new(&[prefix, row.name.as_bytes()].concat());
-                mark(&mut self.keys, &key)?;
-            }
+        let key = self.key.clone();
+        let prefix = &key.as_ref()[..key.as_ref().len() - KEY.len()];
+        for row in ONCE.iter().filter(|row| row.documented) {
+            let key = RmString::new(&[prefix, row.name.as_bytes()].concat());
+            mark(&mut self.keys, &key)?;
         }
         Ok(())
     }

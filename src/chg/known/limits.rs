@@ -137,6 +137,9 @@ impl Limits {
 
     /// Returns the executions that have reached their limit in a group.
     pub fn reached(&self, id: &[u8]) -> Reached {
+        if self.groups.is_empty() {
+            return Reached::default();
+        }
         let of = self.of(id);
         let reached = of.filter(|(_, most, counts)| counts[State::Done as usize] >= *most);
         Reached(reached.map(|(execution, ..)| execution.into()).collect())

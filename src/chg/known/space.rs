@@ -442,8 +442,25 @@ impl Spaces {
         if !space.extras.is_empty() && known.is_none_or(|known| !known.state.has_text()) {
             space.set_extra(print, b"");
         }
-        if before.is_some() || known.is_some() {
-            self.count(name, print, before, known);
+        if before.is_none() && known.is_none() {
+            return None;
+        }
+        let space = &*space;
+        for (known, change) in [(before, u64::MAX), (known, 1)] {
+            let execution = known.and_then(|known| space.discoverer(&known));
+            let member = execution.and_then(|id| self.members.get_mut(id));
+            if let (Some(known), Some(member)) = (known, member) {
+                let count = &mut member.counts[known.state as usize];
+                *count = count.wrapping_add(change);
+            }
+        }
+        if !self.limits.is_off() {
+            let whose = |known: Option<Known>| {
+                let known = known?;
+                Some((space.discoverer(&known)?, known))
+            };
+            let changed = [whose(before), whose(known)];
+            self.limits.change(name, position(print), changed);
         }
         before
     }
@@ -480,28 +497,6 @@ impl Spaces {
         self.removed.extend(space.texts.take(print));
         if let Some(text) = text {
             space.texts.put(print, text);
-        }
-    }
-
-    fn count(&mut self, name: &[u8], print: &[u8], before: Option<Known>, after: Option<Known>) {
-        let Some(space) = self.spaces.get(name) else {
-            return;
-        };
-        for (known, change) in [(before, u64::MAX), (after, 1)] {
-            let Some(known) = known else { continue };
-            let execution = space.discoverer(&known);
-            if let Some(member) = execution.and_then(|id| self.members.get_mut(id)) {
-                let count = &mut member.counts[known.state as usize];
-                *count = count.wrapping_add(change);
-            }
-        }
-        if !self.limits.is_off() {
-            let whose = |known: Option<Known>| {
-                let known = known?;
-                Some((space.discoverer(&known)?, known))
-            };
-            let changed = [whose(before), whose(after)];
-            self.limits.change(name, position(print), changed);
         }
     }
 

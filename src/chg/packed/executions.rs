@@ -110,13 +110,26 @@ impl Executions {
 
     /// Sets the number of queued URIs of an execution.
     pub fn set_queued(&mut self, name: &[u8], queued: u64) {
+        self.change_queued(name, |_| queued);
+    }
+
+    /// Adds to the number of queued URIs of an execution, which does not fall below zero; returns the number before
+    /// and after.
+    pub fn add_queued(&mut self, name: &[u8], change: i64) -> (u64, u64) {
+        self.change_queued(name, |before| before.saturating_add_signed(change))
+    }
+
+    fn change_queued(&mut self, name: &[u8], change: impl FnOnce(u64) -> u64) -> (u64, u64) {
         let number = self.enter(name);
         let execution = self.all.get_mut(number);
-        let before = std::mem::replace(&mut execution.queued, queued);
-        self.total = self.total - before + queued;
-        self.counted += u64::from(queued > 0);
+        let before = execution.queued;
+        let after = change(before);
+        execution.queued = after;
+        self.total = self.total - before + after;
+        self.counted += u64::from(after > 0);
         self.counted -= u64::from(before > 0);
         self.tidy(number);
+        (before, after)
     }
 
     /// Returns some executions with queued URIs, starting at this number, and the number to

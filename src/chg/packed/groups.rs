@@ -5,8 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use smallvec::SmallVec;
-
 use crawlspace_compact::blocks::Blocks;
 use crawlspace_compact::index::Index;
 use crawlspace_compact::keyed;
@@ -97,12 +95,14 @@ pub(super) struct Groups {
     free: Blocks<u32>,
     /// Slots by the hash of the id.
     table: Index,
-    open: SmallVec<[Box<Open>; OPEN]>,
+    open: Vec<Box<Open>>,
     /// Hashes of the ids, and slots, of the open groups.
-    hashes: SmallVec<[u64; OPEN]>,
-    slots: SmallVec<[u32; OPEN]>,
+    hashes: Vec<u64>,
+    slots: Vec<u32>,
     /// Position of the open group that was used last.
     last: usize,
+    /// Position of the open group that is replaced next, unless it is not logged yet.
+    oldest: usize,
     /// Slots of groups that changed in this command, including groups that were closed since.
     touched: Vec<u32>,
     /// Slots of closed groups that changed since they were logged.
@@ -201,10 +201,16 @@ impl Groups {
     }
 
     /// Returns the slot of a group.
+    #[inline]
     pub fn find(&self, id: &[u8]) -> Option<u32> {
-        if let Some(open) = self.open.get(self.last).filter(|open| open.id[..] == *id) {
-            return Some(open.slot);
+        match self.open.get(self.last) {
+            Some(open) if open.id[..] == *id => Some(open.slot),
+            _ => self.find_other(id),
         }
+    }
+
+    /// Returns the slot of a group that is not the one used last.
+    fn find_other(&self, id: &[u8]) -> Option<u32> {
         let hash = self.hash(id);
         let at = self.hashes.iter().position(|&other| other == hash);
         if let Some(open) = at
@@ -225,7 +231,7 @@ impl Groups {
         let slot = self.free_slot();
         self.len += 1;
         let record = Record::default();
-        let open = Open {
+        let open = Box::new(Open {
             slot,
             id: Id::from_slice(id),
             record,
@@ -234,7 +240,7 @@ impl Groups {
             changed: false,
             unlogged: false,
             may_be_empty: true,
-        };
+        });
         self.touched.push(slot);
         self.put(&open, None);
         self.table.add(self.short_hash(id), slot);
@@ -336,19 +342,28 @@ impl Groups {
         self.slots.iter().position(|&other| other == slot)
     }
 
-    fn keep_open(&mut self, open: Open) -> usize {
-        if self.open.len() == OPEN {
-            let first = self.open.iter().position(|open| !open.unlogged);
-            self.close_at(first.unwrap_or(0));
+    #[inline(never)]
+    fn keep_open(&mut self, open: Box<Open>) -> usize {
+        let (hash, slot) = (self.hash(&open.id), open.slot);
+        if self.open.len() < OPEN {
+            self.last = self.open.len();
+            self.hashes.push(hash);
+            self.slots.push(slot);
+            self.open.push(open);
+            return self.last;
         }
-        self.hashes.push(self.hash(&open.id));
-        self.slots.push(open.slot);
-        self.open.push(Box::new(open));
-        self.last = self.open.len() - 1;
-        self.last
+        let from_oldest = (self.oldest..OPEN).chain(0..self.oldest);
+        let logged = from_oldest.into_iter().find(|&at| !self.open[at].unlogged);
+        let at = logged.unwrap_or(self.oldest);
+        self.oldest = (at + 1) % OPEN;
+        (self.last, self.hashes[at], self.slots[at]) = (at, hash, slot);
+        let old = std::mem::replace(&mut self.open[at], open);
+        self.close(old);
+        at
     }
 
     /// Returns the position of a group, which is opened if necessary.
+    #[inline]
     fn opened(&mut self, slot: u32) -> usize {
         match self.position(slot) {
             Some(at) => {
@@ -367,11 +382,12 @@ impl Groups {
         self.slots.remove(at);
         let open = self.open.remove(at);
         self.last = 0;
-        self.close(*open);
+        self.close(open);
     }
 
     /// Decodes a group.
-    fn read(&self, slot: u32) -> Open {
+    #[inline(never)]
+    fn read(&self, slot: u32) -> Box<Open> {
         let block = self.blocks.get(slot as usize).expect("a slot in use");
         let mut from = Reader::new(block);
         let id = Id::from_slice(from.bytes().expect("own memory"));
@@ -383,7 +399,7 @@ impl Groups {
         } else {
             Place::Nowhere
         };
-        Open {
+        Box::new(Open {
             slot,
             id,
             base: record.group.due,
@@ -392,21 +408,23 @@ impl Groups {
             changed: false,
             unlogged: false,
             may_be_empty: false,
-        }
+        })
     }
 
     /// Decodes the URIs in the block of a group, from an offset on.
-    fn unpack(&self, slot: u32, at: usize, base: Millis) -> Stock {
+    #[inline(never)]
+    fn unpack(&self, slot: u32, at: usize, base: Millis) -> Box<Stock> {
         let block = self.blocks.get(slot as usize).expect("a slot in use");
         let (spelling, len) = Spelling::read(&block[at..]).expect("own memory");
-        Stock {
+        Box::new(Stock {
             spelling,
             uris: Uris::unpack(base, &block[at + len..]),
             is_crowd: false,
-        }
+        })
     }
 
     /// Returns a group for reading.
+    #[inline]
     pub fn get(&mut self, slot: u32) -> &Open {
         let at = self.opened(slot);
         &self.open[at]
@@ -428,6 +446,7 @@ impl Groups {
     }
 
     /// Opens a group, which may be empty after a change.
+    #[inline]
     fn touch(&mut self, slot: u32) -> &mut Open {
         let at = self.opened(slot);
         let open = &mut self.open[at];
@@ -538,12 +557,13 @@ impl Groups {
         self.hashes.clear();
         self.slots.clear();
         self.touched.clear();
+        self.last = 0;
         for open in std::mem::take(&mut self.open) {
-            self.close(*open);
+            self.close(open);
         }
     }
 
-    fn close(&mut self, mut open: Open) {
+    fn close(&mut self, mut open: Box<Open>) {
         let slot = open.slot;
         let is_empty = open.record.is_empty() && matches!(open.place, Place::Nowhere);
         if open.unlogged {
@@ -561,8 +581,7 @@ impl Groups {
             return;
         }
         if let Place::Block(at) = open.place {
-            let stock = self.unpack(slot, at, open.base);
-            open.place = Place::Here(Box::new(stock));
+            open.place = Place::Here(self.unpack(slot, at, open.base));
         }
         let stock = match std::mem::replace(&mut open.place, Place::Nowhere) {
             Place::Here(stock) => Some(stock),
@@ -595,11 +614,12 @@ impl Groups {
     }
 
     /// Returns the URIs kept for a group.
+    #[inline]
     pub fn stock(&mut self, slot: u32) -> Option<&mut Stock> {
         let at = self.opened(slot);
         if let Place::Block(from) = self.open[at].place {
             let stock = self.unpack(slot, from, self.open[at].base);
-            self.open[at].place = Place::Here(Box::new(stock));
+            self.open[at].place = Place::Here(stock);
         }
         match &mut self.open[at].place {
             Place::Here(stock) => Some(stock),
@@ -629,7 +649,10 @@ impl Groups {
     /// Records that the URIs of a group changed; if no URI is left, removes and returns their empty
     /// container.
     pub fn changed_stock(&mut self, slot: u32) -> Option<Box<Stock>> {
-        self.touch(slot);
+        let open = self.touch(slot);
+        if matches!(&open.place, Place::Here(stock) if !stock.uris.is_empty()) {
+            return None;
+        }
         let at = self.opened(slot);
         let open = &mut self.open[at];
         match std::mem::replace(&mut open.place, Place::Nowhere) {

@@ -361,8 +361,8 @@ impl Packed {
     /// Adds to the number in a field, which does not fall below zero; returns the previous number.
     pub fn hash_add(&mut self, key: &Name, field: &[u8], change: i64) -> u64 {
         if key.part == Part::Executions {
-            let before = self.executions.queued(field).unwrap_or(0);
-            self.set_queued(field, before.saturating_add_signed(change));
+            let (before, after) = self.executions.add_queued(field, change);
+            self.log.begin(Kind::Queued).execution(field).number(after);
             return before;
         }
         let text = self.hash_get(key, field);

@@ -29,6 +29,13 @@ pub struct Found {
     pub known: Option<Known>,
 }
 
+impl Found {
+    /// Returns true if the URL is queued or leased.
+    pub(super) fn is_here(&self) -> bool {
+        self.known.is_some_and(|known| known.state.has_text())
+    }
+}
+
 /// A record that changes together with the URIs of a group.
 pub(super) struct Noted {
     space: Id,

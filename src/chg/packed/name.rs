@@ -1,5 +1,6 @@
 //! Names of the keys that a packed frontier implements.
 
+use crawlspace_host::names::join;
 use smallvec::SmallVec;
 
 use super::super::keys::{GATE, GATED, GROUP, OF, SEQUENCE, URIS};
@@ -34,7 +35,7 @@ pub enum Part {
 /// The name of a key.
 #[derive(Debug)]
 pub struct Name {
-    bytes: SmallVec<[u8; 96]>,
+    bytes: SmallVec<[u8; 64]>,
     /// Offset of the name after the prefix.
     prefix: u16,
     /// Offset of the id of a group, gate or execution.
@@ -55,8 +56,6 @@ impl Clone for Name {
 impl Name {
     /// Creates the name of a key from its prefix, its kind, and an id; or the name of a field from other parts.
     pub fn new(parts: &[&[u8]]) -> Name {
-        let mut bytes = SmallVec::new();
-        parts.iter().for_each(|part| bytes.extend_from_slice(part));
         let (prefix, part) = match parts {
             [prefix, name] => (prefix.len(), once(name)),
             [prefix, before, _] => (prefix.len(), each(before)),
@@ -67,7 +66,7 @@ impl Name {
             _ => 0,
         };
         Name {
-            bytes,
+            bytes: join(parts),
             prefix: prefix as u16,
             id: id as u16,
             part,

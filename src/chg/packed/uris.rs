@@ -87,9 +87,9 @@ impl Words for Spelled<'_> {
     }
 
     fn uri<'a>(&'a self, stored: &'a [u8]) -> Cow<'a, [u8]> {
-        // A text usually compresses to about a third of its length. For a text that compresses
-        // better, the buffer grows once more.
-        let mut uri = Vec::with_capacity(4 * stored.len() + 32);
+        // A text usually compresses to about a third of its length, and needs some room while it is
+        // expanded. For a text that compresses better, the buffer grows once more.
+        let mut uri = Vec::with_capacity(4 * stored.len() + 160);
         let spelling = &self.stock.spelling;
         spelling.expand(&self.texts.borrow(), self.id, stored, &mut uri);
         Cow::Owned(uri)
@@ -280,7 +280,9 @@ impl Packed {
                     attempts,
                     uri: &shorten(&stock.uris, execution, uri),
                 };
-                let changed = stock.uris.apply_noting(&add, gone);
+                // All queued and leased URLs have records.
+                let is_new = found.is_some_and(|found| !found.is_here());
+                let changed = stock.uris.apply_to(&add, is_new, gone);
                 if had || !stock.uris.has_execution(execution) {
                     left.extend(held);
                 }

@@ -91,7 +91,7 @@ impl World<PackedMemory> {
         }
         let granted = leases.len();
         for lease in leases {
-            assert_eq!(lease.uri.as_ref().unwrap().0, execution);
+            assert_eq!(lease.execution.as_ref().unwrap(), execution);
             self.granted(lease);
         }
         granted

@@ -441,7 +441,7 @@ impl Memory {
     /// Checks that no lease has a URL of an execution that has reached its limit.
     fn check_granted(&self, reached: &BTreeSet<(Vec<u8>, Vec<u8>)>, from: usize) {
         for lease in &self.world.granted[from..] {
-            if let Some((execution, _)) = &lease.uri {
+            if let Some(execution) = &lease.execution {
                 let place = (lease.chg.clone(), execution.clone());
                 assert!(!reached.contains(&place), "leased beyond the limit");
             }

@@ -8,16 +8,24 @@ use super::record::Position;
 use super::{Lease, Uris};
 use crate::chg::time::Millis;
 
+/// A URI that is added.
+pub(super) struct Unplaced<'a> {
+    pub due: Millis,
+    pub depth: u32,
+    pub attempts: u32,
+    pub uri: &'a [u8],
+    /// True if the execution certainly does not have the URI.
+    pub is_new: bool,
+}
+
 impl Uris {
     pub(super) fn add(
         &mut self,
         execution: &[u8],
         weight: Option<u64>,
-        due: Millis,
-        depth: u32,
-        attempts: u32,
-        uri: &[u8],
+        added: Unplaced<'_>,
     ) -> Changed {
+        let Unplaced { due, uri, .. } = added;
         if !(1..=STORED_BYTES).contains(&uri.len()) {
             return Changed::Nothing;
         }
@@ -28,7 +36,7 @@ impl Uris {
             return Changed::Nothing;
         };
         let weighed = weight.is_some_and(|weight| self.executions.weigh(number, weight));
-        if self.knows(number, uri) {
+        if !added.is_new && self.knows(number, uri) {
             return if weighed {
                 Changed::Weighed
             } else {
@@ -37,13 +45,13 @@ impl Uris {
         }
         let place = Position {
             execution: number,
-            depth,
+            depth: added.depth,
             due: due.min(MAX_INTEGER),
             seq: self.next,
         };
         self.enqueue(Record {
             place,
-            attempts,
+            attempts: added.attempts,
             uri,
         });
         Changed::Added
@@ -74,7 +82,7 @@ impl Uris {
             execution.earliest = Millis::MAX;
             if execution.queued > 0 {
                 let mut earliest = Millis::MAX;
-                self.each_depth(place.execution, |first| {
+                self.queue.each_depth(place.execution, |first| {
                     earliest = earliest.min(first.due);
                     true
                 });
@@ -83,21 +91,6 @@ impl Uris {
             }
         }
         Some(removed)
-    }
-
-    /// Visits the first queued URI of each depth of an execution, lowest depth first, until `each`
-    /// returns false. A crawl proceeds breadth first, so there are few depths at any time.
-    fn each_depth(&self, execution: u64, mut each: impl FnMut(Position) -> bool) {
-        let mut from = Position::first_of(execution);
-        while let Some(first) = self.queue.first_from(from) {
-            if first.execution != execution || !each(first) {
-                return;
-            }
-            match first.depth.checked_add(1) {
-                Some(depth) => from.depth = depth,
-                None => return,
-            }
-        }
     }
 
     pub(super) fn take(
@@ -118,7 +111,7 @@ impl Uris {
             return Changed::Nothing;
         }
         let mut next = None;
-        self.each_depth(number, |first| {
+        self.queue.each_depth(number, |first| {
             next = (first.due <= now).then_some(first);
             next.is_none()
         });

@@ -33,6 +33,7 @@ pub use kept::{Kept, Words};
 pub use op::{Changed, End, Op};
 pub use record::Position;
 
+use change::Unplaced;
 use executions::Gone;
 use queue::Queue;
 pub(super) use queue::raw_form;
@@ -376,6 +377,12 @@ impl Uris {
     /// Applies a change, and calls `gone` with the name of each execution that is removed from the
     /// group.
     pub(super) fn apply_noting(&mut self, op: &Op<'_>, gone: Gone<'_>) -> Changed {
+        self.apply_to(op, false, gone)
+    }
+
+    /// Applies a change as [`Uris::apply_noting`] does. With `is_new`, does not search a URI that is
+    /// added: the caller knows that the execution does not have the URI.
+    pub(super) fn apply_to(&mut self, op: &Op<'_>, is_new: bool, gone: Gone<'_>) -> Changed {
         if self.is_empty() {
             // Reset the empty value, so that the result is the same as if the key was deleted in
             // between. The remaining executions are freed with the key, in the background if there
@@ -391,7 +398,16 @@ impl Uris {
                 depth,
                 attempts,
                 uri,
-            } => self.add(execution, weight, due, depth, attempts, uri),
+            } => {
+                let uri = Unplaced {
+                    due,
+                    depth,
+                    attempts,
+                    uri,
+                    is_new,
+                };
+                self.add(execution, weight, uri)
+            }
             Op::Take {
                 token,
                 execution,

@@ -7,7 +7,7 @@ use crawlspace_host::defrag::Mover;
 
 use super::encoding::Bytes;
 use super::queue::Spell;
-use super::record::{Heads, Position, Record, RecordHead, Records, append, append_rest};
+use super::record::{Heads, Position, Record, RecordHead, Records, append, append_rest, shared};
 use crate::chg::time::{Millis, unzigzag, zigzag};
 
 /// Maximum size of a page in bytes, except for a page with a single URI. With longer pages, a URI
@@ -69,6 +69,26 @@ impl<'a> Walk<'a> {
     }
 }
 
+/// Skips the records before a position, and returns the next one. `common` is the number of bytes at the beginning
+/// that a URI has in common with the last record that was skipped.
+fn seek<'a>(
+    heads: &mut Heads<'a>,
+    place: Position,
+    uri: &[u8],
+    common: &mut usize,
+) -> Option<RecordHead<'a>> {
+    loop {
+        heads.skip_run(place, uri, common);
+        match heads.peek().expect("a page is whole") {
+            Some(head) if head.place < place => {
+                *common = head.common(*common, uri);
+                heads.accept(&head);
+            }
+            head => return head,
+        }
+    }
+}
+
 impl Page {
     fn records(&self) -> Walk<'_> {
         Walk(Records::new(&self.0))
@@ -94,16 +114,8 @@ impl Page {
     fn skip_to(&self, place: Position, uri: &[u8]) -> (Heads<'_>, Option<RecordHead<'_>>, usize) {
         let mut heads = Heads::new(&self.0);
         let mut common = 0;
-        loop {
-            heads.skip_run(place, uri, &mut common);
-            match heads.peek().expect("a page is whole") {
-                Some(head) if head.place < place => {
-                    common = head.common(common, uri);
-                    heads.accept(&head);
-                }
-                head => return (heads, head, common),
-            }
-        }
+        let next = seek(&mut heads, place, uri, &mut common);
+        (heads, next, common)
     }
 
     /// Appends the records. The due time of the first record becomes relative to a base.
@@ -151,6 +163,22 @@ impl Page {
     pub(super) fn first_from(&self, place: Position) -> Option<Position> {
         let (_, found, _) = self.skip_to(place, b"");
         found.map(|head| head.place)
+    }
+
+    /// Visits the first URI of each depth of an execution; see [`Queue::each_depth`](super::queue::Queue::each_depth).
+    pub(super) fn each_depth(&self, execution: u64, mut each: impl FnMut(Position) -> bool) {
+        let mut heads = Heads::new(&self.0);
+        let mut from = Position::first_of(execution);
+        while let Some(first) = seek(&mut heads, from, b"", &mut 0) {
+            if first.place.execution != execution || !each(first.place) {
+                return;
+            }
+            match first.place.depth.checked_add(1) {
+                Some(depth) => from.depth = depth,
+                None => return,
+            }
+            heads.accept(&first);
+        }
     }
 
     /// Returns the position of a URI.
@@ -303,32 +331,35 @@ impl Page {
 
     /// Removes the URI at a position.
     pub(super) fn remove(&mut self, place: Position) -> Option<(u32, Box<[u8]>)> {
-        let mut records = self.records();
-        let mut next = records.peek()?;
-        while next.place < place {
-            records.0.accept(next);
-            next = records.peek()?;
-        }
-        if next.place > place {
-            return None;
-        }
-        let start = records.0.at();
-        let before = records.0.record();
-        let before = before.map(|r| (r.place, r.attempts, r.uri.to_vec()));
-        let before = before.as_ref().map(|(place, attempts, uri)| Record {
-            place: *place,
-            attempts: *attempts,
-            uri,
-        });
-        let removed = records.step()?;
-        let removed = (removed.attempts, removed.uri.into());
+        let (mut heads, found, _) = self.skip_to(place, b"");
+        let found = found.filter(|found| found.place == place)?;
+        let (start, before) = (heads.at(), heads.place());
+        let prior = before.map_or_else(Bytes::new, |_| self.uri_before(start));
+        let uri: Box<[u8]> = [&prior[..found.shared], found.rest].concat().into();
+        heads.accept(&found);
         let mut patch = Vec::new();
-        if let Some(after) = records.step() {
-            append(&mut patch, before, after);
+        let mut replaced = found.end;
+        if let Some(after) = heads.peek().expect("a page is whole") {
+            // The URI shares with the one before what both share with the removed one, unless both differ from
+            // the removed one at the same byte.
+            let shared = if after.shared == found.shared {
+                found.shared + shared(&prior[found.shared..], after.rest)
+            } else {
+                found.shared.min(after.shared)
+            };
+            let more = &uri[shared.min(after.shared)..after.shared];
+            let rest = Record {
+                place: after.place,
+                attempts: after.attempts,
+                uri: &after.rest[shared.saturating_sub(after.shared)..],
+            };
+            patch.reserve(HEAD_BYTES + more.len() + rest.uri.len());
+            append_rest(&mut patch, before, rest, (shared, more));
+            replaced = after.end;
         }
-        let replaced = records.0.at();
+        let attempts = found.attempts;
         self.replace(start, replaced, &patch);
-        Some(removed)
+        Some((attempts, uri))
     }
 
     /// Removes up to `most` of the first records.

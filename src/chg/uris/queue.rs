@@ -197,6 +197,24 @@ impl Queue {
         }
     }
 
+    /// Visits the first URI of each depth of an execution, lowest depth first, until `each` returns
+    /// false. A crawl proceeds breadth first, so there are few depths at any time.
+    pub(super) fn each_depth(&self, execution: u64, mut each: impl FnMut(Position) -> bool) {
+        if let Pages::One(page) = &self.pages {
+            return page.each_depth(execution, each);
+        }
+        let mut from = Position::first_of(execution);
+        while let Some(first) = self.first_from(from) {
+            if first.execution != execution || !each(first) {
+                return;
+            }
+            match first.depth.checked_add(1) {
+                Some(depth) => from.depth = depth,
+                None => return,
+            }
+        }
+    }
+
     /// Visits URIs in order, starting with the first URI at or after a position, until `each`
     /// returns false.
     pub(super) fn walk(&self, from: Position, each: &mut dyn FnMut(Record<'_>) -> bool) {

@@ -92,7 +92,7 @@ pub(super) struct Record<'a> {
 const UNPRECEDENTED: Malformed = Malformed("refers to a URI before the first one");
 
 /// Returns the length of the common prefix of two URIs.
-fn shared(a: &[u8], b: &[u8]) -> usize {
+pub(super) fn shared(a: &[u8], b: &[u8]) -> usize {
     let mut whole = 0;
     while let (Some(one), Some(other)) = (a[whole..].first_chunk(), b[whole..].first_chunk()) {
         let differences = u64::from_le_bytes(*one) ^ u64::from_le_bytes(*other);

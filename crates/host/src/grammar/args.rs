@@ -120,8 +120,10 @@ impl<'a> Args<'a> {
         let word = word.as_bytes();
         let begins =
             |argument: &[u8]| argument.len() == word.len() && (argument[0] ^ word[0]) & !0x20 == 0;
+        // Most clients send the keyword exactly as it is written here.
+        let is = |argument: &[u8]| *argument == *word || argument.eq_ignore_ascii_case(word);
         self.peek()
-            .is_some_and(|argument| begins(argument) && argument.eq_ignore_ascii_case(word))
+            .is_some_and(|argument| begins(argument) && is(argument))
     }
 
     /// Reads the next argument if it is this keyword, in upper or lower case.

@@ -18,8 +18,8 @@ pub struct ServerMemory;
 /// Sizes of small blocks are multiples of this number of bytes.
 const STEP: usize = 16;
 /// Number of sizes of small blocks.
-const SIZES: usize = 32;
-/// Maximum number of blocks of each size that are kept: 132 KB in all.
+const SIZES: usize = 40;
+/// Maximum number of blocks of each size that are kept: 205 KB in all.
 const KEPT: u32 = 16;
 
 /// A list of freed blocks of one size. Each block contains the address of the next block.

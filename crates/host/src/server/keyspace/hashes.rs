@@ -72,10 +72,7 @@ impl RedisKeyspace {
     }
 
     /// Replicates the fields written since the last call, and sends keyspace events.
-    pub(super) fn replicate_fields(&mut self) {
-        let Some(pending) = self.pending.take() else {
-            return;
-        };
+    pub(super) fn replicate_fields(&self, pending: Pending) {
         if !pending.is_changed {
             return;
         }
@@ -104,8 +101,10 @@ impl RedisKeyspace {
             Some(last) if last.as_ref() == bytes => return last.clone(),
             _ => {}
         }
-        let is_expected = self.expected.front().is_some_and(|f| f.as_ref() == bytes);
-        let expected = is_expected.then(|| self.expected.pop_front()).flatten();
+        let expected = self.expected.as_mut().and_then(|expected| {
+            let is_next = expected.front().is_some_and(|f| f.as_ref() == bytes);
+            is_next.then(|| expected.pop_front()).flatten()
+        });
         let field = expected.unwrap_or_else(|| RmString::new(bytes));
         self.last_field.insert(field).clone()
     }

@@ -17,6 +17,7 @@ use std::ops::RangeInclusive;
 use smallvec::SmallVec;
 
 use crate::keyspace::{Batch, KeyError, KeyType, Keyspace, Result};
+use crate::names::join;
 
 use super::acl::User;
 use super::api::{Ctx, RmString, raw, rm};
@@ -43,7 +44,7 @@ pub struct RedisKeyspace {
     last_field: Option<RmString>,
     /// Fields that will probably be requested next, in this order: from the last scan, or from
     /// `offer_fields`.
-    expected: VecDeque<RmString>,
+    expected: Option<Box<VecDeque<RmString>>>,
     reader: Option<Box<Reader>>,
 }
 
@@ -72,12 +73,13 @@ impl RedisKeyspace {
             gathered: None,
             last_value: None,
             last_field: None,
-            expected: VecDeque::new(),
+            expected: None,
             reader: None,
         }
     }
 
     /// Creates another key space for the same callback.
+    #[inline]
     pub fn another(&self) -> RedisKeyspace {
         RedisKeyspace::new(self.ctx)
     }
@@ -102,9 +104,14 @@ impl RedisKeyspace {
     }
 
     /// Replicates all writes since the last call, and sends keyspace events.
+    #[inline]
     pub fn flush(&mut self) {
-        self.replicate_gathered();
-        self.replicate_fields();
+        if let Some(gathered) = self.gathered.take() {
+            self.replicate_gathered(gathered);
+        }
+        if let Some(pending) = self.pending.take() {
+            self.replicate_fields(pending);
+        }
     }
 
     /// Calls `act`, whose writes are not replicated: the caller replicates them in another way.
@@ -128,8 +135,9 @@ impl RedisKeyspace {
     /// server strings already, so they can be reused.
     pub fn offer_fields(&mut self, mut fields: impl Iterator<Item = RmString>) {
         self.last_field = fields.next();
-        self.expected.clear();
-        self.expected.extend(fields);
+        let expected = self.expected.get_or_insert_default();
+        expected.clear();
+        expected.extend(fields);
     }
 
     /// Runs a command on one key and replicates it unchanged.
@@ -236,11 +244,7 @@ impl Keyspace for RedisKeyspace {
     type Cursor = ScanCursor;
 
     fn name(&mut self, parts: &[&[u8]]) -> RmString {
-        let mut name: SmallVec<[u8; 128]> = SmallVec::new();
-        for part in parts {
-            name.extend_from_slice(part);
-        }
-        RmString::new(&name)
+        RmString::new(&join::<128>(parts))
     }
 
     fn cursor(&mut self) -> ScanCursor {

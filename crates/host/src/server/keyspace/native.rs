@@ -162,10 +162,7 @@ impl RedisKeyspace {
     }
 
     /// Replicates and announces the recorded changes.
-    pub(super) fn replicate_gathered(&mut self) {
-        let Some(gathered) = self.gathered.take() else {
-            return;
-        };
+    pub(super) fn replicate_gathered(&mut self, gathered: Gathered) {
         let Gathered {
             key,
             beside,
@@ -213,9 +210,9 @@ impl RedisKeyspace {
     /// Replicates the recorded changes of this key, if there are any, so that the server sees its
     /// current value.
     pub(super) fn settle(&mut self, key: &RmString) {
-        let this = |gathered: &Gathered| gathered.key.as_ref() == key.as_ref();
-        if self.gathered.as_ref().is_some_and(this) {
-            self.replicate_gathered();
+        let this = |gathered: &mut Gathered| gathered.key.as_ref() == key.as_ref();
+        if let Some(gathered) = self.gathered.take_if(this) {
+            self.replicate_gathered(gathered);
         }
     }
 
@@ -331,19 +328,26 @@ impl RedisKeyspace {
         let (changed, replicated) = change(value);
         let emptied = value.is_empty();
         if let Some(replicated) = replicated {
-            self.flush();
             if emptied {
+                self.flush();
                 let handle = self.handle(key, KeyType::Native(T::WHAT), true)?;
                 // SAFETY: main thread, key open for writing; the value is not used again.
                 unsafe { rm!(RedisModule_UnlinkKey(handle)) };
+                self.tell::<T>(key, &replicated, true);
             } else {
-                // The value changed in place, so closing the key does not signal the change.
-                // SAFETY: main thread, live context and name.
-                unsafe { rm!(RedisModule_SignalModifiedKey(self.ctx.raw(), key.raw())) };
+                self.note_change::<T>(key, &replicated);
             }
-            self.tell::<T>(key, &replicated, emptied);
         }
         Ok(Some(changed))
+    }
+
+    /// Replicates and announces a change that was made to the value of a key in place.
+    pub fn note_change<T: Native>(&mut self, key: &RmString, replicated: &Replicated<'_>) {
+        self.flush();
+        // Closing the key does not signal the change.
+        // SAFETY: main thread, live context and name.
+        unsafe { rm!(RedisModule_SignalModifiedKey(self.ctx.raw(), key.raw())) };
+        self.tell::<T>(key, replicated, false);
     }
 
     fn tell<T: Native>(&mut self, key: &RmString, replicated: &Replicated<'_>, emptied: bool) {

@@ -62,8 +62,10 @@ impl RedisKeyspace {
                 }
             }
         }
-        if out.is_empty() {
-            self.expected.clear();
+        if out.is_empty()
+            && let Some(expected) = &mut self.expected
+        {
+            expected.clear();
         }
         let handle = match kind {
             KeyType::SortedSet => self.handle(key, kind, false)?,
@@ -72,7 +74,7 @@ impl RedisKeyspace {
         if handle.is_null() {
             return Ok(false);
         }
-        let mut found = Found(out, &mut self.expected);
+        let mut found = Found(out, self.expected.get_or_insert_default());
         // SAFETY: main thread, open key and cursor; the callback gets the value that it expects.
         let more = unsafe {
             rm!(RedisModule_ScanKey(
