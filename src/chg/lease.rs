@@ -147,9 +147,9 @@ impl<K: Store> Frontier<K> {
         match &mut loaded.group.last {
             Some(last) if last.token == token => {
                 last.next = next.token;
-                let field = self.keys.fields.next.clone();
+                let keys = self.keys.clone();
                 self.placing()
-                    .save_with(ks, &loaded, Some((&field, &next.chg)))
+                    .save_with(ks, &loaded, Some((&keys.fields.next, &next.chg)))
             }
             _ => (self.past).keep_next(ks, id, token, (next.token, &next.chg)),
         }

@@ -217,8 +217,11 @@ impl<K: Store> Outcomes<'_, K> {
         execution: Option<&[u8]>,
     ) -> Result<(u64, Stock)> {
         let key = self.groups.uris_of(ks, loaded);
+        // Only plain frontiers list the groups of an execution.
+        let lists = ks.has_plain_groups();
         let (_, seen) = ks.change_uris_then(key, done, |uris| {
-            let left = execution.map_or(0, |execution| uris.count_of(execution));
+            let listed = execution.filter(|_| lists);
+            let left = listed.map_or(0, |execution| uris.count_of(execution));
             (left, uris.stock())
         })?;
         let (left, stock) = seen.unwrap_or_default();
@@ -226,7 +229,7 @@ impl<K: Store> Outcomes<'_, K> {
             return Ok((0, stock));
         };
         self.ledger.tally(ks, execution, -1)?;
-        if left == 0 {
+        if lists && left == 0 {
             self.ledger.delist_unless_counted(ks, loaded, execution)?;
         }
         Ok((1, stock))

@@ -38,9 +38,9 @@ impl<'a> Shape<'a> for NowOption {
     }
 
     fn read(&self, args: &mut Args<'a>) -> Result<Now, String> {
-        let simulated =
-            args.peek_second().and_then(parse_unsigned).is_some() && args.keyword("NOW");
+        let simulated = args.is("NOW") && args.peek_second().and_then(parse_unsigned).is_some();
         if simulated {
+            args.next("")?;
             let now = args.unsigned("NOW", 1, LATEST_NOW, "")?;
             args.set_now(now);
         }

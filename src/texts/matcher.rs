@@ -47,17 +47,6 @@ fn start(text: u128, bytes: u32) -> usize {
     (start.wrapping_mul(0x9e37_79b1) >> (32 - START_BITS)) as usize
 }
 
-/// The bits of a text, by its length in bytes.
-const MASKS: [u128; 16] = {
-    let mut masks = [0; 16];
-    let mut bytes = 1;
-    while bytes < 16 {
-        masks[bytes] = u128::MAX >> (128 - 8 * bytes);
-        bytes += 1;
-    }
-    masks
-};
-
 /// Returns the length of a symbol in bytes.
 fn len(text: u128) -> u32 {
     (text >> (8 * TEXT)) as u32
@@ -162,7 +151,7 @@ impl Matcher {
             let (first, end) = (usize::from(first), usize::from(first) + usize::from(count));
             for (at, &symbol) in (first..end).zip(&self.texts[first..end]) {
                 let len = len(symbol);
-                let is_there = (symbol ^ text) & MASKS[len as usize % MASKS.len()] == 0;
+                let is_there = (symbol ^ text) << (128 - 8 * len) == 0;
                 if is_there && len as usize <= most {
                     return Some((self.numbers[at], len as usize));
                 }

@@ -159,6 +159,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn parts_of_a_name_are_joined() {
+        for parts in [
+            &[][..],
+            &[b""],
+            &[b"p:", b"CHG:", b"id"],
+            &[b"12345678", b"9"],
+        ] {
+            assert_eq!(join::<8>(parts)[..], parts.concat());
+        }
+    }
+
+    #[test]
     fn names_with_a_known_ending_are_always_found() {
         const ENDINGS: Endings = Endings::new()
             .with("allcrawls")

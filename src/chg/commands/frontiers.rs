@@ -241,7 +241,7 @@ pub fn write_to<T>(
     touched: &Touched<'_>,
     act: impl FnOnce(&mut CachedFrontier, &mut FrontierKeys) -> Result<T>,
 ) -> std::result::Result<T, String> {
-    let user = call.user();
+    let user = User::current(call.ctx);
     let prefix = call.prefix;
     let check = |cached: &mut CachedFrontier, keys: &mut RedisKeyspace| {
         cached.permit(&user, keys, (prefix, touched), Access::Write)?;

@@ -363,7 +363,10 @@ impl Packed {
         let words = (&self.executions, &self.texts);
         let stock = self.groups.stock(slot).expect("as above");
         let seen = read_in(words, id, stock, look);
-        self.tidy_stock(slot);
+        // A group that has not changed need not be written again.
+        if changed != Changed::Nothing || stock.uris.is_empty() {
+            self.tidy_stock(slot);
+        }
         (changed, Some(seen))
     }
 

@@ -335,7 +335,9 @@ impl Page {
         let found = found.filter(|found| found.place == place)?;
         let (start, before) = (heads.at(), heads.place());
         let prior = before.map_or_else(Bytes::new, |_| self.uri_before(start));
-        let uri: Box<[u8]> = [&prior[..found.shared], found.rest].concat().into();
+        let mut uri = Vec::with_capacity(found.uri_len());
+        uri.extend_from_slice(&prior[..found.shared]);
+        uri.extend_from_slice(found.rest);
         heads.accept(&found);
         let mut patch = Vec::new();
         let mut replaced = found.end;
@@ -359,7 +361,7 @@ impl Page {
         }
         let attempts = found.attempts;
         self.replace(start, replaced, &patch);
-        Some((attempts, uri))
+        Some((attempts, uri.into()))
     }
 
     /// Removes up to `most` of the first records.
