@@ -28,9 +28,10 @@ fn committed_in<K: Store>(
     // committed it.
     let is_continued = index.crawls.is_uncommitted(ks, crawl)?
         && index.crawls.baseline(ks, crawl).has_numbers(ks)?;
-    let (which, before) = match is_continued {
-        true => (CrawlKey::Baseline, &b"baseline."[..]),
-        false => (CrawlKey::Counts, &b""[..]),
+    let (which, before) = if is_continued {
+        (CrawlKey::Baseline, &b"baseline."[..])
+    } else {
+        (CrawlKey::Counts, &b""[..])
     };
     Ok((index.crawls.key(ks, crawl, which), before))
 }

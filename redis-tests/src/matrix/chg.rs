@@ -196,7 +196,7 @@ const KEYS: &str = "\
 const PACKED_KEYS: &str = "chg_wait chg_busy chg_ready EIDC QCT chg_packed";
 
 const INVALID: &[[&str; 4]] = &rows![
-    ["", "chg from", "''", "chg from"];
+    ["", "chg from", "''", "chg from GROUP"];
     ["RELEASE EXTEND BLOCK PAUSE RESUME MOVE WHY URIS", "chg from", "nobody %n%s \u{e9}\r\n", "NOCHG"];
     ["", "execution writer to uri key", "''", "execution writer 'to ' uri key"];
     ["ADD ADDURI BLOCK RELEASE", "at time", "-1 9223372036854775807", "at UNTIL RETRY"];

@@ -99,7 +99,7 @@ const INVALID: &[[&str; 4]] = &rows![
     ["", "n", "-1 0", "'sequence number'"];
     ["", "PX", "-1", "PX"]; ["", "LIMIT", "-1 0", "LIMIT"];
     ["", "BLOCK", "-1", "BLOCK"];
-    ["", "date", "'' yesterday '1 2' 2026-03-19\n", "date"];
+    ["", "date", "'' yesterday '1 2' 2026-03-19\n", "date BEFORE"];
     ["", "reference", "'' a 'a x'", "reference unexpected"];
 ];
 

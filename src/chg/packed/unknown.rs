@@ -79,7 +79,7 @@ impl Packed {
                 }
                 Some(ended) if is_of(ended.key.as_ref().unwrap_or(&ended.uri)) => {
                     let group = self.group_hash(&ended.chg);
-                    (group != known.group).then(|| Wrong::Group(known, ended.chg))?
+                    (group != known.group).then_some(Wrong::Group(known, ended.chg))?
                 }
                 _ => Wrong::Lost,
             };
