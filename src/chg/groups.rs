@@ -45,7 +45,7 @@ pub(super) struct Loaded<K: Store> {
     pub missing: Cell<u64>,
 }
 
-/// What is stored of a group.
+/// The stored form of a group.
 enum Source<K: Store> {
     /// The fields of a hash: as they were read, and as written since.
     Hash(

@@ -160,13 +160,9 @@ mod tests {
 
     #[test]
     fn parts_of_a_name_are_joined() {
-        for parts in [
-            &[][..],
-            &[b""],
-            &[b"p:", b"CHG:", b"id"],
-            &[b"12345678", b"9"],
-        ] {
-            assert_eq!(join::<8>(parts)[..], parts.concat());
+        for parts in [&["", ""][..], &["p:", "CHG:", "id"], &["12345678", "9"]] {
+            let bytes: Vec<&[u8]> = parts.iter().map(|part| part.as_bytes()).collect();
+            assert_eq!(join::<8>(&bytes)[..], *parts.concat().as_bytes());
         }
     }
 

@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use smallvec::SmallVec;
+
 use crawlspace_compact::blocks::Blocks;
 use crawlspace_compact::index::Index;
 use crawlspace_compact::keyed;
@@ -95,7 +97,7 @@ pub(super) struct Groups {
     free: Blocks<u32>,
     /// Slots by the hash of the id.
     table: Index,
-    open: Vec<Box<Open>>,
+    open: SmallVec<[Box<Open>; OPEN]>,
     /// Hashes of the ids, and slots, of the open groups.
     hashes: Vec<u64>,
     slots: Vec<u32>,

@@ -44,7 +44,7 @@ pub struct RedisKeyspace {
     last_field: Option<RmString>,
     /// Fields that will probably be requested next, in this order: from the last scan, or from
     /// `offer_fields`.
-    expected: Option<Box<VecDeque<RmString>>>,
+    expected: Option<VecDeque<RmString>>,
     reader: Option<Box<Reader>>,
 }
 
