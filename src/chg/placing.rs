@@ -106,7 +106,7 @@ impl<K: Store> Placing<'_, K> {
         self.ledger
             .audits
             .before(&loaded.id, || loaded.stored_count());
-        self.ledger.count_missing(ks, &self.groups, loaded)?;
+        self.ledger.count_missing(ks, self.groups, loaded)?;
         self.queues.note_change(ks, &loaded.id)?;
         self.groups.write(ks, loaded, more)
     }
@@ -117,7 +117,7 @@ impl<K: Store> Placing<'_, K> {
         self.ledger
             .audits
             .before(&loaded.id, || loaded.stored_count());
-        self.ledger.count_missing(ks, &self.groups, &loaded)?;
+        self.ledger.count_missing(ks, self.groups, &loaded)?;
         self.queues.note_change(ks, &loaded.id)?;
         self.groups.keep_unsaved(loaded);
         Ok(())
