@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use super::Header;
 use super::header::decimal;
+use super::http;
 
 /// Number of columns of a header line in versions 1 and 2.
 const FIRST: usize = 5;
@@ -108,7 +109,7 @@ impl Line<'_> {
     /// records, because crawlers include the HTTP header in the block; the record that describes the file
     /// becomes `warcinfo`; all others become `resource`.
     pub(super) fn likely_header(&self) -> Header {
-        if self.uri.starts_with(b"http:") || self.uri.starts_with(b"https:") {
+        if http::is_web(&self.uri) {
             self.header("response", b"application/http; msgtype=response")
         } else if self.uri.starts_with(BEGIN) {
             self.header("warcinfo", self.media_type)
@@ -180,6 +181,12 @@ mod tests {
         assert_eq!(header.content_length(), 1157);
         assert_eq!(header.get("content-type"), Some(&b"text/plain"[..]));
         assert_eq!(header.timestamp().as_deref(), Some(&b"20130522091850"[..]));
+    }
+
+    #[test]
+    fn schemes_are_case_insensitive() {
+        let line = Line::parse(b"HTTP://a.example/ 1.2.3.4 199701 text/html 3").unwrap();
+        assert_eq!(line.likely_header().kind(), b"response");
     }
 
     #[test]

@@ -13,6 +13,21 @@ pub const MAX_HEAD: usize = 256 * 1024;
 /// Prefixes of responses: HTTP/1, NCSA httpd up to 1.5, and SHOUTcast.
 const BEGINNINGS: [&[u8]; 3] = [b"HTTP/", b"HTTP ", b"ICY "];
 
+/// Returns true if a URI has the scheme `http` or `https`. Schemes are case-insensitive (RFC 3986, section 3.1).
+///
+/// ```
+/// use crawlspace_warc::http::is_web;
+/// assert!(is_web(b"HTTP://example.com/"));
+/// assert!(!is_web(b"httpx://example.com/"));
+/// ```
+pub fn is_web(uri: &[u8]) -> bool {
+    let scheme = uri.split(|&byte| byte == b':').next();
+    let scheme = scheme.filter(|scheme| scheme.len() < uri.len());
+    scheme.is_some_and(|scheme| {
+        scheme.eq_ignore_ascii_case(b"http") || scheme.eq_ignore_ascii_case(b"https")
+    })
+}
+
 /// Returns true if a block begins with the status line of a response. HTTP/0.9 responses have no status line.
 pub fn is_response(block: &[u8]) -> bool {
     BEGINNINGS.iter().any(|beginning| {

@@ -1,32 +1,37 @@
-//! Pairs requests with the responses next to them in a file.
+//! Pairs requests with their responses, which are near them in a file.
 
+use std::collections::VecDeque;
 use std::io::Read;
+use std::rc::Rc;
 
 use crawlspace_cdx::post::{self, MAX_BODY};
 use crawlspace_warc::chunked::unchunked;
-use crawlspace_warc::http::Head;
+use crawlspace_warc::http::{Head, is_web};
 use crawlspace_warc::{self as warc, Header, Record};
 
-use super::{Output, Row, is_http, text};
+use super::{Output, Row, text};
 use crate::Error;
 
 /// Maximum size of a body without a length, in bytes.
 const MAX_OPEN_BODY: usize = 8192;
 
-/// A record that may be one half of an HTTP exchange; empty for any other record.
+/// Maximum number of captures that are kept because the request of the first one may follow, and of requests that are
+/// kept for captures that follow.
+const MAX_PENDING: usize = 16;
+/// The last responses and requests of a file, which may belong to records that follow.
 #[derive(Default)]
-pub(super) struct Linked(Option<(Identity, Half)>);
+pub(super) struct Pending {
+    /// Captures in the order of the file, each with its request if that was found.
+    captures: VecDeque<(Identity, Row, Option<Rc<Request>>)>,
+    requests: VecDeque<(Identity, Rc<Request>)>,
+}
 
+/// The fields that link the records of an HTTP exchange.
 #[derive(Default)]
 struct Identity {
     uri: Option<Vec<u8>>,
     id: Option<Vec<u8>>,
-    concurrent_to: Option<Vec<u8>>,
-}
-
-enum Half {
-    Response(Row),
-    Request(Request),
+    concurrent_to: Vec<Vec<u8>>,
 }
 
 /// A request that changes the urlkey of its response: `POST` or `PUT`.
@@ -43,7 +48,7 @@ impl Request {
             method: String::new(),
             body: String::new(),
         };
-        if !record.header().target_uri().is_some_and(is_http) {
+        if !record.header().target_uri().is_some_and(is_web) {
             return Ok(request);
         }
         let head = record.http_head()?;
@@ -78,6 +83,7 @@ impl Request {
             body.truncate(length);
             let media_type = head.get("Content-Type").map(text);
             request.body = post::indexed_body(media_type.as_deref(), &body);
+            request.body.shrink_to_fit();
         }
         Ok(request)
     }
@@ -87,53 +93,90 @@ impl Request {
     }
 }
 
-impl Linked {
-    pub(super) fn response(header: &Header, row: Row) -> Linked {
-        Linked(Some((Identity::new(header), Half::Response(row))))
-    }
-
-    pub(super) fn request(header: &Header, request: Request) -> Linked {
-        Linked(Some((Identity::new(header), Half::Request(request))))
-    }
-
-    /// Writes the rows of this record and of the previous record as soon as they are complete. Returns the
-    /// record that waits for the next record.
-    pub(super) fn after(
-        self,
-        previous: Option<Linked>,
+impl Pending {
+    /// Adds a capture. If `may_have_request` is false, its row does not depend on other records.
+    pub(super) fn capture(
+        &mut self,
+        header: &Header,
+        row: Row,
+        may_have_request: bool,
         out: &mut Output<'_>,
-    ) -> Result<Option<Linked>, Error> {
-        let previous = previous.and_then(|linked| linked.0);
-        match (previous, self.0) {
-            (Some((first, Half::Response(row))), Some((second, Half::Request(request))))
-            | (Some((first, Half::Request(request))), Some((second, Half::Response(row))))
-                if first.is_followed_by(&second) =>
-            {
-                let request = Some(&request).filter(|request| !request.method.is_empty());
-                out.write(&row, request)?;
-                Ok(None)
-            }
-            (previous, own) => {
-                if let Some((_, Half::Response(row))) = previous {
-                    out.write(&row, None)?;
-                }
-                Ok(own.map(|own| Linked(Some(own))))
+    ) -> Result<(), Error> {
+        let identity = if may_have_request {
+            Identity::new(header)
+        } else {
+            Identity::default()
+        };
+        let mut requests = self.requests.iter();
+        let request = requests.find(|(request, _)| request.is_concurrent_to(&identity));
+        let request = request.map(|(_, request)| Rc::clone(request));
+        self.captures.push_back((identity, row, request));
+        self.write(MAX_PENDING, out)
+    }
+
+    /// Adds a request, and writes the rows that are complete with it.
+    pub(super) fn request(
+        &mut self,
+        header: &Header,
+        request: Request,
+        out: &mut Output<'_>,
+    ) -> Result<(), Error> {
+        let (identity, request) = (Identity::new(header), Rc::new(request));
+        for (capture, _, found) in &mut self.captures {
+            if found.is_none() && capture.is_concurrent_to(&identity) {
+                *found = Some(Rc::clone(&request));
             }
         }
+        if identity.is_linked() {
+            self.requests.push_back((identity, request));
+        }
+        if self.requests.len() > MAX_PENDING {
+            self.requests.pop_front();
+        }
+        self.write(MAX_PENDING, out)
+    }
+
+    /// Writes all rows.
+    pub(super) fn finish(mut self, out: &mut Output<'_>) -> Result<(), Error> {
+        self.write(0, out)
+    }
+
+    /// Writes the first rows: those that are complete, and those above the limit.
+    fn write(&mut self, most: usize, out: &mut Output<'_>) -> Result<(), Error> {
+        while let Some((identity, _, request)) = self.captures.front()
+            && (request.is_some() || !identity.is_linked() || self.captures.len() > most)
+            && let Some((_, row, request)) = self.captures.pop_front()
+        {
+            let request = request.as_deref();
+            out.write(&row, request.filter(|request| !request.method.is_empty()))?;
+        }
+        Ok(())
     }
 }
 
 impl Identity {
     fn new(header: &Header) -> Identity {
-        let field = |name| header.get(name).map(<[u8]>::to_vec);
+        let concurrent_to = header
+            .fields()
+            .filter(|(name, _)| name.eq_ignore_ascii_case(b"WARC-Concurrent-To"));
         Identity {
             uri: header.target_uri().map(<[u8]>::to_vec),
-            id: field("WARC-Record-ID"),
-            concurrent_to: field("WARC-Concurrent-To"),
+            id: header.record_id().map(<[u8]>::to_vec),
+            concurrent_to: concurrent_to.map(|(_, id)| id.to_vec()).collect(),
         }
     }
 
-    fn is_followed_by(&self, next: &Identity) -> bool {
-        self.uri == next.uri && next.concurrent_to == self.id && self.id.is_some()
+    /// Returns true if another record can be concurrent to this one.
+    fn is_linked(&self) -> bool {
+        self.id.is_some() || !self.concurrent_to.is_empty()
+    }
+
+    /// Returns true if one of the two records names the other one, and they have the same URI. The field holds in both
+    /// directions (WARC 1.1, section 5.7).
+    fn is_concurrent_to(&self, other: &Identity) -> bool {
+        let names = |a: &Identity, b: &Identity| {
+            b.id.as_ref().is_some_and(|id| a.concurrent_to.contains(id))
+        };
+        self.uri == other.uri && (names(self, other) || names(other, self))
     }
 }

@@ -1,12 +1,15 @@
 //! Indexes WARC and ARC files: reads their records and writes the rows of a CDXJ index.
 //!
 //! Rows have the fields of cdxj-indexer 1.5.0, and the urlkeys of [`surt`]. Responses to `POST` and `PUT` requests get
-//! the urlkey of [`post`](crawlspace_cdx::post), if the request is next to the response in the file. [`rows`] reads one
-//! file; [`Job`] reads many files with several threads, and sorts the rows.
+//! the urlkey of [`post`](crawlspace_cdx::post), if `WARC-Concurrent-To` of either record names the other one, and at
+//! most 15 captures or requests are between them. [`rows`] reads one file; [`Job`] reads many files with several
+//! threads, and sorts the rows.
 
 mod build;
 mod json;
 mod linked;
+#[cfg(test)]
+mod tests;
 
 use std::io::Read;
 
@@ -16,7 +19,7 @@ use crawlspace_warc::http::{self, Head};
 use crawlspace_warc::{self as warc, Header, Reader, Record, RecordType};
 use serde::Serialize;
 
-use self::linked::{Linked, Request};
+use self::linked::{Pending, Request};
 use crate::timestamp::Timestamp;
 use crate::{Error, Work};
 
@@ -124,8 +127,7 @@ fn read<R: Read>(
     work: &Work,
     out: &mut Output<'_>,
 ) -> Result<(), Error> {
-    // The previous record, if the next record may be its request or response.
-    let mut previous: Option<Linked> = None;
+    let mut pending = Pending::default();
     let read = loop {
         let mut record = match warc.next() {
             Ok(Some(record)) => record,
@@ -142,21 +144,21 @@ fn read<R: Read>(
         };
         tally.records += 1;
         tally.bytes += extent.size;
-        let linked = match content {
+        match content {
             Content::Capture(found) => match Row::new(&header, found, &extent) {
-                Some(row) => Linked::response(&header, row),
-                None => {
-                    tally.skipped += 1;
-                    Linked::default()
+                Some(row) => {
+                    let kind = header.record_type();
+                    let has_request = matches!(kind, RecordType::Response | RecordType::Revisit);
+                    pending.capture(&header, row, has_request, out)?;
                 }
+                None => tally.skipped += 1,
             },
-            Content::Request(request) => Linked::request(&header, request),
-            Content::Other => Linked::default(),
-        };
-        previous = linked.after(previous, out)?;
+            Content::Request(request) => pending.request(&header, request, out)?,
+            Content::Other => {}
+        }
         work.advance(extent.size)?;
     };
-    Linked::default().after(previous, out)?;
+    pending.finish(out)?;
     read
 }
 
@@ -196,7 +198,7 @@ impl Content {
             }
             _ => return Ok(Content::Other),
         }
-        let is_http = header.target_uri().is_some_and(is_http);
+        let is_http = header.target_uri().is_some_and(http::is_web);
         let mut capture = Capture::default();
         let mut payload = Vec::new();
         if is_http && header.content_length() > 0 {
@@ -237,10 +239,6 @@ fn digest<R: Read>(record: &mut Record<'_, R>, read: &[u8]) -> Result<Option<Str
     digester.update(read);
     record.for_each_piece(|piece| digester.update(piece))?;
     Ok(Some(digester.finish().text()))
-}
-
-fn is_http(uri: &[u8]) -> bool {
-    uri.starts_with(b"http:") || uri.starts_with(b"https:")
 }
 
 /// Returns a media type without its parameters.

@@ -42,7 +42,7 @@ const MEMORY: usize = 32 << 20;
 /// Name of the cache in a folder of WARC files. Scans skip hidden folders.
 const CACHE: &str = ".crawlspace";
 /// Name of the folder in a cache that contains the indexes. It changes when new rows would differ from cached ones.
-const FORMAT: &str = "cdxj-1";
+const FORMAT: &str = "cdxj-2";
 /// Suffixes of an index, and of the text that describes the damage of its WARC file.
 const INDEX: &str = ".cdxj";
 const DAMAGE: &str = ".damage";

@@ -352,7 +352,12 @@ fn essence(media_type: &[u8]) -> Vec<u8> {
 
 /// Returns the path of a `metadata://` URL with everything after it.
 fn path_of(url: &[u8]) -> Option<&[u8]> {
-    let rest = url.strip_prefix(b"metadata://")?;
+    let colon = memchr::memchr(b':', url)?;
+    let (scheme, rest) = url.split_at_checked(colon)?;
+    let rest = rest.strip_prefix(b"://")?;
+    if !scheme.eq_ignore_ascii_case(b"metadata") {
+        return None;
+    }
     rest.get(memchr::memchr(b'/', rest)?..)
 }
 

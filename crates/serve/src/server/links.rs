@@ -127,11 +127,11 @@ pub(crate) fn target(path: &str, query: Option<&str>) -> String {
     } else {
         path.to_owned()
     };
-    for scheme in ["http:/", "https:/"] {
-        match url.strip_prefix(scheme) {
-            Some(rest) if !rest.starts_with('/') => url = format!("{scheme}/{rest}"),
-            _ => {}
-        }
+    if let Some((scheme, rest)) = url.split_once(":/")
+        && (scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https"))
+        && !rest.starts_with('/')
+    {
+        url = format!("{scheme}://{rest}");
     }
     if let Some(query) = query {
         url.push('?');
@@ -240,6 +240,7 @@ mod tests {
             ("http://a.com/b", Some("c=d%20"), "http://a.com/b?c=d%20"),
             ("http:/a.com/b", None, "http://a.com/b"),
             ("https:/a.com", None, "https://a.com"),
+            ("HTTP:/a.com/http:/b", None, "HTTP://a.com/http:/b"),
             ("http%3A%2F%2Fa.com%2F%3Fb", None, "http://a.com/?b"),
             ("a.com/%41", Some(""), "http://a.com/%41?"),
             ("", None, ""),

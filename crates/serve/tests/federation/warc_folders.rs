@@ -56,7 +56,7 @@ fn assert_served(stage: &Stage, page: &str, payload: &str) {
 
 /// Returns the paths of the indexes in the default cache of a folder.
 fn cached(warcs: impl AsRef<Path>) -> Vec<PathBuf> {
-    let folder = warcs.as_ref().join(".crawlspace/cdxj-1");
+    let folder = warcs.as_ref().join(".crawlspace/cdxj-2");
     let entries = fs::read_dir(folder).into_iter().flatten();
     let paths = entries.map(|entry| entry.unwrap().path());
     paths

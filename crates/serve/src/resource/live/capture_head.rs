@@ -42,8 +42,10 @@ pub(super) fn original(replay: &str) -> Option<String> {
             continue;
         }
         for scheme in ["http", "https"] {
+            let given = url.get(..scheme.len()).unwrap_or_default();
             let Some(after) = url
-                .strip_prefix(scheme)
+                .get(scheme.len()..)
+                .filter(|_| given.eq_ignore_ascii_case(scheme))
                 .and_then(|url| url.strip_prefix(":/"))
             else {
                 continue;

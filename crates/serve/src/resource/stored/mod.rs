@@ -457,11 +457,7 @@ fn refused_by(refused: Refused<'_>, rest: &AsyncReader<Input>) -> LoadError {
 
 /// Returns whether a record's URL has the scheme `http` or `https`.
 fn is_web(header: &Header) -> bool {
-    let uri = header.target_uri().unwrap_or_default();
-    let scheme = memchr::memchr(b':', uri).and_then(|colon| uri.get(..colon));
-    let scheme = scheme.unwrap_or_default();
-    // Schemes are case-insensitive (RFC 3986, section 3.1).
-    scheme.eq_ignore_ascii_case(b"http") || scheme.eq_ignore_ascii_case(b"https")
+    header.target_uri().is_some_and(http::is_web)
 }
 
 /// Returns a record id that is derived from these parts, so that equal parts give equal ids.

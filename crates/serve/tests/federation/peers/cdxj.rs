@@ -22,9 +22,13 @@ const UNREADABLE: &str = "a record that cannot be delimited is reported as damag
 const DATE: &str = "dates of other time zones are converted to UTC";
 const ARC: &str = "the columns of the header line are recognized";
 const FINAL: &str = "the status is that of the final response";
+/// cdxj-indexer only compares adjacent records: the first `WARC-Concurrent-To` of the second one with the id of the first.
+const CONCURRENT: &str = "WARC-Concurrent-To holds in both directions, may be repeated, and links records near each other";
+/// cdxj-indexer only recognizes `http:` and `https:` in lower case.
+const SCHEME: &str = "schemes are case-insensitive";
 
 /// Records whose rows differ from those of cdxj-indexer 1.5.0, with the reason.
-const DIFFERENCES: [(&str, &str); 26] = [
+const DIFFERENCES: [(&str, &str); 34] = [
     ("length off by 4, proven by digests", STOPS),
     ("length off by 4, proven by nothing", STOPS),
     ("closed by CR LF that counts", STOPS),
@@ -56,6 +60,17 @@ const DIFFERENCES: [(&str, &str); 26] = [
         "POST with an invalid length",
         "the field requestBody is a text, even if the body is unknown",
     ),
+    ("record between request and response", CONCURRENT),
+    ("response that names its request", CONCURRENT),
+    ("request that names its response", CONCURRENT),
+    ("request that names several records", CONCURRENT),
+    ("capture between response and request", CONCURRENT),
+    ("metadata between response and request", CONCURRENT),
+    (
+        "revisit with a request",
+        "a revisit has the key of its request",
+    ),
+    ("scheme in capitals", SCHEME),
     ("POST of AMF", "the body is encoded like any other one"),
     ("post in lower case", "methods are compared in upper case"),
     (
@@ -244,6 +259,75 @@ fn exchanges() -> Vec<(&'static str, Vec<Vec<u8>>)> {
                 response(ID, &[]),
                 INFO.to_vec(),
                 request(OTHER, &[TO], form, b"c=d%20e"),
+            ],
+        ),
+        (
+            "response that names its request",
+            vec![
+                response(ID, &[("WARC-Concurrent-To", "<urn:uuid:2>")]),
+                request(OTHER, &[], form, b"c=d%20e"),
+            ],
+        ),
+        (
+            "request that names its response",
+            vec![
+                request(OTHER, &[TO], form, b"c=d%20e"),
+                response(ID, &[]),
+            ],
+        ),
+        (
+            "request that names several records",
+            vec![
+                response(ID, &[]),
+                request(
+                    OTHER,
+                    &[("WARC-Concurrent-To", "<urn:uuid:9>"), TO],
+                    form,
+                    b"c=d%20e",
+                ),
+            ],
+        ),
+        (
+            "capture between response and request",
+            vec![
+                response(ID, &[]),
+                record(
+                    "response",
+                    "http://example.com/other",
+                    &[("WARC-Record-ID", "<urn:uuid:3>"), DIGEST],
+                    answer,
+                ),
+                request(OTHER, &[TO], form, b"c=d%20e"),
+            ],
+        ),
+        (
+            "metadata between response and request",
+            vec![
+                response(ID, &[]),
+                record(
+                    "metadata",
+                    uri,
+                    &[
+                        ("WARC-Record-ID", "<urn:uuid:3>"),
+                        TO,
+                        ("Content-Type", "application/warc-fields"),
+                    ],
+                    b"a: b\r\n",
+                ),
+                request(OTHER, &[TO], form, b"c=d%20e"),
+            ],
+        ),
+        (
+            "revisit with a request",
+            vec![
+                record("revisit", uri, &[ID, DIGEST], b"HTTP/1.1 200 OK\r\n\r\n"),
+                request(OTHER, &[TO], form, b"c=d%20e"),
+            ],
+        ),
+        (
+            "scheme in capitals",
+            vec![
+                record("response", "HTTP://EXAMPLE.com:80/Upper", &[ID, DIGEST], answer),
             ],
         ),
         (
