@@ -21,6 +21,11 @@ pub trait Source: Send {
     /// # Errors
     /// Fails when the bytes cannot be read.
     fn more(&mut self) -> impl Future<Output = Result<Bytes, Self::Error>> + Send;
+
+    /// Returns true if the source has ended because the requested range ends, so that the file may continue.
+    fn is_end_of_range(&self) -> bool {
+        false
+    }
 }
 
 /// Reads one record into buffers of the caller, decompressing a gzip member. The reader may read beyond
@@ -90,7 +95,10 @@ impl<S: Source> AsyncReader<S> {
                 if self.gunzip.is_open() {
                     return Err(Problem::Truncated.into());
                 }
-                self.after = After::File;
+                self.after = match self.source.is_end_of_range() {
+                    true => After::Range,
+                    false => After::File,
+                };
                 break;
             };
             if !*self.is_packed.get_or_insert(first == MAGIC) {

@@ -68,7 +68,7 @@ impl<R: Read> Input<R> {
         while self.bytes().len() < LOOK {
             match self.more() {
                 Ok(After::More) => {}
-                Ok(After::Member | After::File) => break,
+                Ok(After::Member | After::Range | After::File) => break,
                 // The error belongs to the next record, and is returned when that record is read.
                 Err(_) if !self.bytes().is_empty() => break,
                 Err(problem) => return Err(problem),

@@ -12,6 +12,8 @@ pub enum After {
     More,
     /// The gzip member ends.
     Member,
+    /// The requested range of the file ends, so the bytes after it are unknown.
+    Range,
     /// The file ends.
     File,
 }
@@ -133,7 +135,7 @@ impl Parser {
                     Err(Problem::Header(what))
                 }
                 After::More => Ok(None),
-                After::Member | After::File => Err(Problem::Truncated),
+                After::Member | After::Range | After::File => Err(Problem::Truncated),
             };
         };
         (self.is_closed, self.deviations) = (false, Deviations::default());
@@ -240,13 +242,13 @@ impl Parser {
             if bytes.len() < LOOK && !is_last {
                 return Ok(None);
             }
-            self.warc_end(bytes)
+            self.warc_end(bytes, after)
         };
         ending.map(Some).ok_or_else(|| self.wrong_length())
     }
 
     /// Searches the bytes after a block for the next record, or the end of the input.
-    fn warc_end(&mut self, bytes: &[u8]) -> Option<Ending> {
+    fn warc_end(&mut self, bytes: &[u8], after: After) -> Option<Ending> {
         let is_next = |rest: &[u8]| begins_like(rest, WARC) || begins_like(rest, &GZIP);
         let exact = Ending {
             size: END.len(),
@@ -260,7 +262,10 @@ impl Parser {
         let rest = without_padding(bytes);
         let size = bytes.len() - rest.len();
         if is_next(rest) && (size > 1 || rest.is_empty() || rest.len() >= WARC.len()) {
-            self.deviations.add(Deviation::Closing);
+            // cdxj-indexer states lengths without the line ends after the block.
+            if after != After::Range || !bytes.is_empty() {
+                self.deviations.add(Deviation::Closing);
+            }
             // A longer block may end with line ends of its own.
             let own = size
                 .checked_sub(END.len())
@@ -318,7 +323,7 @@ impl Parser {
     pub(crate) fn cut_off(&self, after: After) -> Problem {
         match after {
             After::Member => self.wrong_length(),
-            After::More | After::File => Problem::Truncated,
+            After::More | After::Range | After::File => Problem::Truncated,
         }
     }
 }

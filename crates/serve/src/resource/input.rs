@@ -56,6 +56,14 @@ impl Input {
 impl Source for Input {
     type Error = LoadError;
 
+    fn is_end_of_range(&self) -> bool {
+        match self {
+            Input::File { at, end, .. } => end.is_some_and(|end| *at >= end),
+            Input::Record(_) => false,
+            Input::Net { left, .. } => *left == Some(0),
+        }
+    }
+
     async fn more(&mut self) -> Result<Bytes, LoadError> {
         match self {
             Input::File {
