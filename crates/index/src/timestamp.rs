@@ -200,7 +200,12 @@ pub fn compare(a: &[u8], b: &[u8]) -> std::cmp::Ordering {
         return a.cmp(b);
     }
     let at = |digits: &[u8], i: usize| -> u8 {
-        let lowest = LOWEST.get(i).copied().unwrap_or(b'0');
+        // An incomplete month or day denotes the first one with this digit: 01 for 0, 10 for 1.
+        let is_begun = i == digits.len() && matches!(digits.get(4..), Some([.., b'1'..=b'9']));
+        let lowest = match LOWEST.get(i) {
+            Some(b'1') if !is_begun => b'1',
+            _ => b'0',
+        };
         digits.get(i).copied().unwrap_or(lowest)
     };
     let longest = a.len().max(b.len());
@@ -333,6 +338,23 @@ mod tests {
         use std::cmp::Ordering::*;
         assert_eq!(compare(b"2016", b"20160101000000"), Equal);
         assert_eq!(compare(b"2016", b"20160101000001"), Less);
+        for digits in [
+            "2016",
+            "20160",
+            "20161",
+            "2016020",
+            "2016021",
+            "20160213",
+            "201602130",
+            "2016021301",
+        ] {
+            let first = Timestamp::earliest(digits.as_bytes()).unwrap().to_string();
+            assert_eq!(
+                compare(digits.as_bytes(), first.as_bytes()),
+                Equal,
+                "{digits}"
+            );
+        }
         assert_eq!(compare(b"20170101000000", b"20160101000001"), Greater);
         assert_eq!(compare(b"20160101000000123", b"20160101000000"), Greater);
     }

@@ -92,7 +92,11 @@ pub(crate) async fn answer(
             (Api::TimeGate, answer.await)
         }
         // In other archives, the TimeGate of a URL is the URL appended to the path of the collection.
-        ((scheme, _), ..) if ["http:", "https:"].iter().any(|web| scheme.eq_ignore_ascii_case(web)) => {
+        ((scheme, _), ..)
+            if ["http:", "https:"]
+                .iter()
+                .any(|web| scheme.eq_ignore_ascii_case(web)) =>
+        {
             let answer = timegate::answer(&asked, &request, rest);
             (Api::TimeGate, answer.await)
         }

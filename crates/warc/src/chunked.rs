@@ -107,6 +107,11 @@ impl Chunked {
         }
     }
 
+    /// Returns true if all chunks were decoded. The trailer section may still be incomplete.
+    pub fn has_all_data(&self) -> bool {
+        matches!(self.state, ChunkState::Trailer | ChunkState::Done)
+    }
+
     /// Returns the lines of the trailer section, without the empty line after them.
     pub fn trailer(&self) -> &[u8] {
         &self.trailer
@@ -141,9 +146,7 @@ pub fn unchunked(chunks: &[u8]) -> Option<Vec<u8>> {
         match chunked.next(&mut input) {
             Ok(Piece::Data(data)) => plain.extend_from_slice(&data),
             // Anything after the last chunk is not part of the body.
-            _ if matches!(chunked.state, ChunkState::Trailer | ChunkState::Done) => {
-                return Some(plain);
-            }
+            _ if chunked.has_all_data() => return Some(plain),
             Ok(_) | Err(_) => return None,
         }
     }

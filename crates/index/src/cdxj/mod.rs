@@ -13,7 +13,9 @@ mod tests;
 
 use std::io::Read;
 
+use bytes::BytesMut;
 use crawlspace_cdx::surt;
+use crawlspace_warc::chunked::{Chunked, Piece};
 use crawlspace_warc::digest::{Algorithm, Digester};
 use crawlspace_warc::http::{self, Head};
 use crawlspace_warc::{self as warc, Header, Reader, Record, RecordType};
@@ -193,7 +195,7 @@ impl Content {
                 return Ok(Content::Capture(Capture {
                     mime: media_type.map(mime),
                     status: None,
-                    digest: digest(record, b"")?,
+                    digest: digest(record, b"", false)?,
                 }));
             }
             _ => return Ok(Content::Other),
@@ -201,6 +203,7 @@ impl Content {
         let is_http = header.target_uri().is_some_and(http::is_web);
         let mut capture = Capture::default();
         let mut payload = Vec::new();
+        let mut is_chunked = false;
         if is_http && header.content_length() > 0 {
             let mut block = record.http_head()?;
             // Skip interim responses, which precede the final response.
@@ -216,6 +219,7 @@ impl Content {
                 let head = Head::of(&block);
                 capture.status = head.status().map(|status| status.to_string());
                 capture.mime = head.get("Content-Type").map(mime);
+                is_chunked = head.is_chunked();
             } else {
                 payload = block;
             }
@@ -224,21 +228,67 @@ impl Content {
             capture.mime = Some("warc/revisit".to_owned());
             capture.digest = record.header().payload_digest().map(text);
         } else {
-            capture.digest = digest(record, &payload)?;
+            capture.digest = digest(record, &payload, is_chunked)?;
         }
         Ok(Content::Capture(capture))
     }
 }
 
-/// Returns the payload digest of the header, or computes it from the payload: the bytes read so far, and the rest.
-fn digest<R: Read>(record: &mut Record<'_, R>, read: &[u8]) -> Result<Option<String>, warc::Error> {
+/// Returns the payload digest of the header, or computes it from the payload: the bytes read so far, and the rest. The
+/// payload of an HTTP response has no chunked coding (WARC 1.1, section 6.3.2). An invalid coding stays.
+fn digest<R: Read>(
+    record: &mut Record<'_, R>,
+    read: &[u8],
+    is_chunked: bool,
+) -> Result<Option<String>, warc::Error> {
     if let Some(digest) = record.header().payload_digest() {
         return Ok(Some(text(digest)));
     }
     let mut digester = Digester::new(Algorithm::Sha1);
-    digester.update(read);
-    record.for_each_piece(|piece| digester.update(piece))?;
+    let mut plain = is_chunked.then(Unchunked::default);
+    let mut update = |piece: &[u8]| {
+        digester.update(piece);
+        plain = plain.take().and_then(|plain| plain.with(piece));
+    };
+    update(read);
+    record.for_each_piece(update)?;
+    let plain = plain.filter(|plain| plain.chunked.has_all_data());
+    let digester = plain.map_or(digester, |plain| plain.digester);
     Ok(Some(digester.finish().text()))
+}
+
+/// Computes the digest of a body without its chunked coding.
+struct Unchunked {
+    chunked: Chunked,
+    coded: BytesMut,
+    digester: Digester,
+}
+
+impl Default for Unchunked {
+    fn default() -> Unchunked {
+        Unchunked {
+            chunked: Chunked::lenient(),
+            coded: BytesMut::new(),
+            digester: Digester::new(Algorithm::Sha1),
+        }
+    }
+}
+
+impl Unchunked {
+    /// Decodes the next bytes; `None` if the coding is invalid. Bytes after the last chunk are ignored.
+    fn with(mut self, piece: &[u8]) -> Option<Unchunked> {
+        if self.chunked.has_all_data() {
+            return Some(self);
+        }
+        self.coded.extend_from_slice(piece);
+        loop {
+            match self.chunked.next(&mut self.coded) {
+                Ok(Piece::Data(data)) => self.digester.update(&data),
+                Ok(Piece::More | Piece::End) => return Some(self),
+                Err(_) => return self.chunked.has_all_data().then_some(self),
+            }
+        }
+    }
 }
 
 /// Returns a media type without its parameters.

@@ -1,3 +1,4 @@
+use crawlspace_warc::digest::{Algorithm, of};
 use crawlspace_warc::{Compression, Reader, Writer};
 
 use super::{Tally, rows};
@@ -144,6 +145,44 @@ fn records_wait_for_fifteen_others() {
         records.push(("response", 1, &[2]));
         assert_eq!(posts(&records), [is_found], "{between}");
     }
+}
+
+#[test]
+fn computed_digest_is_that_of_the_payload_without_chunks() {
+    let digest = |body: &str| {
+        let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let mut file = Vec::new();
+        let fields: [(&str, &[u8]); 3] = [
+            ("WARC-Type", b"response"),
+            ("WARC-Target-URI", b"http://example.com/"),
+            ("WARC-Date", b"2026-03-19T10:20:15Z"),
+        ];
+        Writer::new(&mut file, Compression::None)
+            .write(&fields, format!("{head}{body}").as_bytes())
+            .unwrap();
+        let row = indexed(&file).pop().unwrap();
+        let (_, digest) = row.split_once(r#""digest": ""#).unwrap();
+        digest.split('"').next().unwrap().to_owned()
+    };
+    let sha1 = |bytes: &[u8]| of(Algorithm::Sha1, bytes).text();
+    for body in [
+        "5\r\nhello\r\n0\r\n\r\n",
+        "2\r\nhe\r\n3;x\r\nllo\r\n0\r\nA: b\r\n\r\n",
+        "5\nhello\n0\n\nanything",
+        "5\r\nhello\r\n0\r\n",
+    ] {
+        assert_eq!(digest(body), sha1(b"hello"), "{body:?}");
+    }
+    for body in ["hello", "5\r\nhello\r\n", "5\r\nhello!\r\n0\r\n\r\n", ""] {
+        assert_eq!(digest(body), sha1(body.as_bytes()), "{body:?}");
+    }
+    // Chunks may end anywhere in the pieces that are read.
+    let long = "x".repeat(200_000);
+    let coded: String = (0..200_000)
+        .step_by(1000)
+        .map(|at| format!("3e8\r\n{}\r\n", &long[at..at + 1000]))
+        .collect();
+    assert_eq!(digest(&format!("{coded}0\r\n\r\n")), sha1(long.as_bytes()));
 }
 
 #[test]

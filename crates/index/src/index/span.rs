@@ -47,10 +47,11 @@ impl Span {
         };
         if one_key {
             if let Some(last) = &last {
-                // With this byte, the end sorts after timestamps that begin with `last` and have more digits.
+                // The end sorts after all timestamps of this minute: after those that begin with `last` and have more
+                // digits, and after the minute with a `Z`.
                 to.clone_from(&from);
-                to.extend_from_slice(last);
-                to.push(b':');
+                to.extend_from_slice(last.get(..12).unwrap_or(last));
+                to.push(b'Z' + 1);
             }
             if let Some(first) = &first {
                 from.extend_from_slice(shortest(first));
@@ -153,12 +154,19 @@ pub fn shortest(digits: &[u8]) -> &[u8] {
 }
 
 /// Returns the distance of a line from the requested time in seconds; 0 in other orders. Returns
-/// `None` if the timestamp of the line is invalid.
+/// `None` if the timestamp of the line is invalid. A minute with a `Z` sorts after its seconds, so its distance is that of
+/// its last second.
 #[inline]
 pub fn distance(order: Order, line: &[u8], shape: Shape) -> Option<u64> {
     match order {
-        Order::Closest(moment) => Timestamp::earliest(shape.timestamp(line))
-            .map(|own| own.seconds().abs_diff(moment.seconds())),
+        Order::Closest(moment) => {
+            let digits = shape.timestamp(line);
+            let own = match shape.has_zone(line) {
+                true => Timestamp::latest(digits),
+                false => Timestamp::earliest(digits),
+            };
+            own.map(|own| own.seconds().abs_diff(moment.seconds()))
+        }
         _ => Some(0),
     }
 }

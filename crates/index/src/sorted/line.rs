@@ -11,6 +11,10 @@ use crate::source::Batch;
 
 /// Maximum number of digits of a timestamp.
 const MAX_DIGITS: usize = 20;
+/// Number of digits of a timestamp with minutes.
+const MINUTE: usize = 12;
+/// The zone that warcio for JavaScript 2.4 writes after the digits, if a `WARC-Date` ends with the minute.
+const ZONE: u8 = b'Z';
 
 /// Fields of a line of columns that its JSON has after the URL, in their order.
 pub const FIELDS: [Field; 8] = [
@@ -38,7 +42,7 @@ const SOURCE_MEMBERS: [&str; 5] = [
 pub struct Shape {
     /// Length of the urlkey in bytes.
     pub key: usize,
-    /// Offset of the end of the timestamp in bytes.
+    /// Offset of the end of the timestamp in bytes, including the `Z` that may follow its digits.
     pub second: usize,
     /// True if the index has another spelling of the urlkey.
     pub is_respelled: bool,
@@ -46,7 +50,8 @@ pub struct Shape {
 
 impl Shape {
     /// Finds the urlkey and the timestamp at the start of a line. Returns `None` if the urlkey or the
-    /// timestamp is missing; the rest of the line is not checked.
+    /// timestamp is missing; the rest of the line is not checked. The timestamp has 1 to 20 digits. A `Z` after 12 or
+    /// more digits is accepted.
     #[inline]
     pub fn of(line: &[u8]) -> Option<Shape> {
         let key = memchr::memchr(b' ', line)?;
@@ -56,21 +61,31 @@ impl Shape {
             Some([digits @ .., b' ']) if digits.iter().all(u8::is_ascii_digit) => 14,
             _ => rest.iter().take_while(|byte| byte.is_ascii_digit()).count(),
         };
-        let parted = rest.get(digits) == Some(&b' ');
-        (key > 0 && parted && (1..=MAX_DIGITS).contains(&digits)).then_some(Shape {
+        let zone = match rest.get(digits..) {
+            Some([b' ', ..]) => 0,
+            Some([ZONE, b' ', ..]) if digits >= MINUTE => 1,
+            _ => return None,
+        };
+        (key > 0 && (1..=MAX_DIGITS).contains(&digits)).then_some(Shape {
             key,
-            second: key + 1 + digits,
+            second: key + 1 + digits + zone,
             is_respelled: false,
         })
     }
 
-    /// Returns the timestamp of the line.
+    /// Returns the digits of the timestamp.
     #[inline]
     pub(crate) fn timestamp(self, line: &[u8]) -> &[u8] {
-        &line[self.key + 1..self.second]
+        &line[self.key + 1..self.second - usize::from(self.has_zone(line))]
     }
 
-    /// Returns the urlkey and the timestamp.
+    /// Returns true if a `Z` follows the digits of the timestamp.
+    #[inline]
+    pub(crate) fn has_zone(self, line: &[u8]) -> bool {
+        line[self.second - 1] == ZONE
+    }
+
+    /// Returns the urlkey and the timestamp, by which the lines of a file are sorted.
     #[inline]
     pub fn both(self, line: &[u8]) -> &[u8] {
         &line[..self.second]
@@ -148,6 +163,8 @@ pub struct Writer {
     rows: Vec<(usize, usize, Shape, u64)>,
     /// The urlkey and the timestamp of the last row of the previous batch.
     last: Vec<u8>,
+    /// The urlkey and the timestamp of the last row as they are in its file, if the row does not have the `Z`.
+    zoned: Option<Vec<u8>>,
 }
 
 impl Writer {
@@ -158,6 +175,7 @@ impl Writer {
             text: Vec::new(),
             rows: Vec::new(),
             last: Vec::new(),
+            zoned: None,
         }
     }
 
@@ -170,6 +188,7 @@ impl Writer {
     #[inline]
     pub(crate) fn last(&self) -> &[u8] {
         match self.rows.last() {
+            _ if self.zoned.is_some() => self.zoned.as_deref().unwrap_or_default(),
             Some((begin, end, shape, _)) => shape.both(&self.text[*begin..*end]),
             None => &self.last,
         }
@@ -184,6 +203,9 @@ impl Writer {
     /// line is invalid.
     #[inline]
     pub fn push(&mut self, line: &[u8], shape: Shape, package: u64) -> bool {
+        if shape.has_zone(line) {
+            return self.push_without_zone(line, shape, package);
+        }
         let begin = self.text.len();
         let json = &line[shape.second + 1..];
         let written = match json {
@@ -203,8 +225,22 @@ impl Writer {
         };
         if written {
             self.rows.push((begin, self.text.len(), shape, package));
+            self.zoned = None;
         } else {
             self.text.truncate(begin);
+        }
+        written
+    }
+
+    /// Adds a row without the `Z` after the digits of the timestamp.
+    #[cold]
+    fn push_without_zone(&mut self, line: &[u8], shape: Shape, package: u64) -> bool {
+        let (begin, rest) = line.split_at(shape.second);
+        let plain = [&begin[..begin.len() - 1], rest].concat();
+        let second = shape.second - 1;
+        let written = self.push(&plain, Shape { second, ..shape }, package);
+        if written {
+            self.zoned = Some(begin.to_vec());
         }
         written
     }
@@ -212,6 +248,7 @@ impl Writer {
     /// Takes the rows that were added so far.
     pub fn take(&mut self) -> Batch {
         self.last = self.last().to_vec();
+        self.zoned = None;
         let text = Bytes::from(std::mem::take(&mut self.text));
         let rows = self
             .rows
@@ -298,6 +335,18 @@ mod tests {
                 r#"k 2016 {"source": "a", "source_type": "file"}"#,
             ),
             (
+                "k 20160 {}",
+                r#"k 20160 {"source": "a", "source_type": "file"}"#,
+            ),
+            (
+                "k 201601020304Z {}",
+                r#"k 201601020304 {"source": "a", "source_type": "file"}"#,
+            ),
+            (
+                "k 20160102030405Z http://a/ text/html 200 D 12",
+                r#"k 20160102030405 {"url": "http://a/", "mime": "text/html", "status": "200", "digest": "D", "length": "12", "source": "a", "source_type": "file"}"#,
+            ),
+            (
                 "k 2016 {\"url\":\"u\"} \r",
                 r#"k 2016 {"url":"u", "source": "a", "source_type": "file"}"#,
             ),
@@ -352,6 +401,10 @@ mod tests {
             " 2016 {}",
             "k x {}",
             "k 2016x {}",
+            "k 20160102Z {}",
+            "k Z {}",
+            "k 201601020304ZZ {}",
+            "k 201601020304Z",
             "k 123456789012345678901 {}",
             "k 2016 {",
             "k 2016 {\"source\" 1}",

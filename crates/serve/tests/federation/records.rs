@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use flate2::write::GzEncoder;
+use redis_tests::http::get;
 use redis_tests::{assert_contains, peak_memory_of};
 
 use crate::resource::target;
@@ -238,4 +239,68 @@ fn record_with_an_extra_cr_per_line_is_loaded() {
     let location = format!("{}/c/{TIME}id_/http://www.example.com/other", stage.url());
     assert_eq!(replay.status, 302);
     assert_eq!(replay.field("location"), Some(&*location));
+}
+
+#[test]
+fn timestamps_of_any_precision_are_used() {
+    let mut shelf = Shelf::new();
+    let other = "http://example.com/other";
+    for (url, time, timestamp) in [
+        (URL, "20240102030400", "202401020304Z"),
+        (URL, "20240102030415", "20240102030415"),
+        (other, "20240101000000", "20240"),
+        (other, "20240210000000", "2024021"),
+    ] {
+        let slot = shelf.response("a.warc", url, time, timestamp.as_bytes());
+        shelf.line(url, timestamp, &slot, "");
+    }
+    let stage = shelf.serve();
+    let rows = |more: &str| {
+        let answer = stage.get(format!("/c/index?url={URL}&fl=timestamp{more}"));
+        assert_eq!(answer.field("source-errors"), None);
+        answer.text().lines().count()
+    };
+    for (more, count) in [
+        ("", 2),
+        ("&sort=reverse", 2),
+        ("&closest=20240102030410", 2),
+        ("&to=20240102030410", 1),
+        ("&from=20240102030401", 1),
+        ("&from=20240102030500", 0),
+    ] {
+        assert_eq!(rows(more), count, "{more}");
+    }
+    for (url, time, payload) in [
+        (URL, "20240102030459", "202401020304Z"),
+        (URL, "20240102030415", "20240102030415"),
+        (other, "20240101000000", "20240"),
+        (other, "20240210000000", "2024021"),
+    ] {
+        let replay = stage.get(format!("/c/{time}id_/{url}"));
+        assert_eq!((replay.status, &*replay.text()), (200, payload));
+    }
+    assert!(!stage.log().contains("not sorted"), "{}", stage.log());
+}
+
+#[test]
+fn length_without_the_closing_is_no_deviation() {
+    let mut shelf = Shelf::new();
+    let slot = shelf.response("a.warc", URL, TIME, b"hello");
+    let second = "http://example.com/second";
+    let whole = shelf.response("a.warc", second, TIME, b"hello");
+    let length = slot.length - 4;
+    shelf.line(URL, TIME, &Slot { length, ..slot }, "");
+    // One of the two line ends is missing.
+    let length = whole.length - 2;
+    shelf.line(second, TIME, &Slot { length, ..whole }, "");
+    let stage = shelf.serve();
+    let deviations = |url: &str| {
+        assert_eq!(stage.get(target("c", url, TIME)).status, 200);
+        let metrics = get(stage.operator(), "/_metrics").text().to_owned();
+        metrics.contains(
+            "crawlspace_record_deviations_total{collection=\"c\",deviation=\"closing\"} 1",
+        )
+    };
+    assert!(!deviations(URL));
+    assert!(deviations(second));
 }

@@ -80,6 +80,12 @@ fn folder_of_warc_files_is_served_and_followed() {
     until_found(&stage, &["a1", "b1"], None);
     assert_served(&stage, "a1", "a1");
     assert_served(&stage, "b1", "b1");
+    // The index has the lengths of cdxj-indexer.
+    let metrics = get(stage.operator(), "/_metrics").text().to_owned();
+    assert!(
+        !metrics.contains("crawlspace_record_deviations_total{"),
+        "{metrics}"
+    );
 
     // A file grows, and its last record is cut.
     capture(&shelf, "a.warc.gz", "a2");

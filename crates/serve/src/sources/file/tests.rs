@@ -108,8 +108,13 @@ pub(crate) fn naive(texts: &[Vec<u8>], lookup: &Lookup) -> Vec<Row> {
                 .to
                 .is_none_or(|to| compare(digits, &moment(to)).is_le());
             let both = shape.both(line).to_vec();
+            // A minute with a `Z` sorts after its seconds.
+            let own = match both.last() {
+                Some(b'Z') => Timestamp::latest(row.timestamp()),
+                _ => Timestamp::earliest(row.timestamp()),
+            };
             if within && after && before {
-                rows.push((both, number, row));
+                rows.push((both, number, row, own.unwrap()));
             }
         }
     }
@@ -117,12 +122,11 @@ pub(crate) fn naive(texts: &[Vec<u8>], lookup: &Lookup) -> Vec<Row> {
     match lookup.order {
         Order::Ascending => {}
         Order::Descending => rows.reverse(),
-        Order::Closest(moment) => rows.sort_by_key(|(_, _, row)| {
-            let own = Timestamp::earliest(row.timestamp()).unwrap();
-            own.seconds().abs_diff(moment.seconds())
-        }),
+        Order::Closest(moment) => {
+            rows.sort_by_key(|(.., own)| own.seconds().abs_diff(moment.seconds()));
+        }
     }
-    rows.into_iter().map(|(_, _, row)| row).collect()
+    rows.into_iter().map(|(_, _, row, _)| row).collect()
 }
 
 fn moment(rng: &mut Rng) -> Timestamp {
@@ -148,7 +152,8 @@ pub(crate) fn text(rng: &mut Rng) -> Vec<u8> {
         let digits = moment(rng).to_string();
         let digits = match rng.below(10) {
             0 => format!("{digits}{:03}", rng.below(1000)),
-            1 => digits[..4 + 2 * rng.below(6) as usize].to_owned(),
+            1 => digits[..4 + rng.below(11) as usize].to_owned(),
+            2 => format!("{}Z", &digits[..12 + 2 * rng.below(2) as usize]),
             _ => digits,
         };
         let mut more = "é".repeat(rng.below(100) as usize);

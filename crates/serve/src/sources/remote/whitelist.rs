@@ -246,8 +246,10 @@ impl Made {
     }
 }
 
-/// Returns the 14 digits of a timestamp that may be shortened.
+/// Returns the 14 digits of a timestamp that may be shortened, or have a `Z` after 12 or more digits.
 fn timestamp(given: &str) -> Option<Cow<'_, str>> {
+    let plain = given.strip_suffix('Z').filter(|digits| digits.len() >= 12);
+    let given = plain.unwrap_or(given);
     let moment = Timestamp::earliest(given.as_bytes())?;
     Some(match given.len() {
         14 => Cow::Borrowed(given),

@@ -28,7 +28,7 @@ const CONCURRENT: &str = "WARC-Concurrent-To holds in both directions, may be re
 const SCHEME: &str = "schemes are case-insensitive";
 
 /// Records whose rows differ from those of cdxj-indexer 1.5.0, with the reason.
-const DIFFERENCES: [(&str, &str); 34] = [
+const DIFFERENCES: [(&str, &str); 36] = [
     ("length off by 4, proven by digests", STOPS),
     ("length off by 4, proven by nothing", STOPS),
     ("closed by CR LF that counts", STOPS),
@@ -70,7 +70,12 @@ const DIFFERENCES: [(&str, &str); 34] = [
         "revisit with a request",
         "a revisit has the key of its request",
     ),
+    (
+        "chunked body without a digest",
+        "the payload has no chunked coding (WARC 1.1, section 6.3.2)",
+    ),
     ("scheme in capitals", SCHEME),
+    ("URL HTTP://example.com/Capitals", SCHEME),
     ("POST of AMF", "the body is encoded like any other one"),
     ("post in lower case", "methods are compared in upper case"),
     (
@@ -270,10 +275,7 @@ fn exchanges() -> Vec<(&'static str, Vec<Vec<u8>>)> {
         ),
         (
             "request that names its response",
-            vec![
-                request(OTHER, &[TO], form, b"c=d%20e"),
-                response(ID, &[]),
-            ],
+            vec![request(OTHER, &[TO], form, b"c=d%20e"), response(ID, &[])],
         ),
         (
             "request that names several records",
@@ -325,10 +327,22 @@ fn exchanges() -> Vec<(&'static str, Vec<Vec<u8>>)> {
             ],
         ),
         (
+            "chunked body without a digest",
+            vec![record(
+                "response",
+                uri,
+                &[ID],
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+            )],
+        ),
+        (
             "scheme in capitals",
-            vec![
-                record("response", "HTTP://EXAMPLE.com:80/Upper", &[ID, DIGEST], answer),
-            ],
+            vec![record(
+                "response",
+                "HTTP://EXAMPLE.com:80/Upper",
+                &[ID, DIGEST],
+                answer,
+            )],
         ),
         (
             "two responses for a request",

@@ -93,6 +93,19 @@ fn urlkey_is_derived_from_the_url() {
 }
 
 #[test]
+fn zone_after_the_digits_is_ignored() {
+    for (given, digits) in [
+        ("201602", Some("20160201000000")),
+        ("201601020304Z", Some("20160102030400")),
+        ("20160102030405Z", Some("20160102030405")),
+        ("2016Z", None),
+        ("Z", None),
+    ] {
+        assert_eq!(timestamp(given).as_deref(), digits, "{given}");
+    }
+}
+
+#[test]
 fn unrequested_or_invalid_captures_make_no_row() {
     let is = |line: &str, verdict| {
         assert_eq!(row_of(line, RecordLocation::File), Err(verdict), "{line}")
