@@ -186,7 +186,8 @@ mod tests {
     #[test]
     fn schemes_are_case_insensitive() {
         let line = Line::parse(b"HTTP://a.example/ 1.2.3.4 199701 text/html 3").unwrap();
-        assert_eq!(line.likely_header().kind(), b"response");
+        let kind = line.likely_header().record_type();
+        assert_eq!(kind, crate::RecordType::Response);
     }
 
     #[test]

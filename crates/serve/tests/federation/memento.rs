@@ -175,6 +175,11 @@ fn timegate_redirects_to_the_closest_memento() {
     assert_contains(wrong.text(), "yesterday");
     assert_eq!(stage.get("/both/timegate/http://example.org/").status, 404);
     assert_eq!(stage.get("/both/timegate/").status, 400);
+    // The TimeGate of a URL is also the URL below the collection.
+    for scheme in ["http", "HTTP"] {
+        let appended = stage.get(format!("/both/{scheme}://example.com/"));
+        assert_eq!(appended.status, 302, "{scheme}");
+    }
     let head = ask(stage.address(), "HEAD", TIMEGATE, &[], b"").unwrap();
     assert_eq!((head.status, head.body.len()), (302, 0));
     let posted = ask(stage.address(), "POST", TIMEGATE, &[], b"").unwrap();

@@ -169,7 +169,7 @@ fn records_of_other_urls_and_types_are_skipped() {
     let folder = folder();
     let records = rows![
         "metadata://a.example/crawl/logs/crawl.logs", "text/plain; charset=UTF-8", &b"1"[..];
-        "metadata://a.example/crawl/logs/crawl.log?jobid=7", "TEXT/PLAIN", b"2";
+        "METADATA://a.example/crawl/logs/crawl.log?jobid=7", "TEXT/PLAIN", b"2";
         "metadata://a.example/crawl/logs/crawl.log?a=b&jobid=7&c", "text/html", b"3";
         "metadata://a.example/x/crawl/logs/crawl.log?jobid=7", "text/plain", b"4";
         "http://a.example/crawl/logs/crawl.log?jobid=7", "text/plain", b"5";

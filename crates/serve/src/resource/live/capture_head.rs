@@ -228,6 +228,10 @@ mod tests {
                 Some("https://example.com/x"),
             ),
             (
+                "http://a.example/20160101000000/HTTP://example.com/x",
+                Some("http://example.com/x"),
+            ),
+            (
                 "http://a.example/w/20160101000000/example.com/x",
                 Some("http://example.com/x"),
             ),
