@@ -95,9 +95,10 @@ impl<S: Source> AsyncReader<S> {
                 if self.gunzip.is_open() {
                     return Err(Problem::Truncated.into());
                 }
-                self.after = match self.source.is_end_of_range() {
-                    true => After::Range,
-                    false => After::File,
+                self.after = if self.source.is_end_of_range() {
+                    After::Range
+                } else {
+                    After::File
                 };
                 break;
             };

@@ -161,9 +161,10 @@ pub fn distance(order: Order, line: &[u8], shape: Shape) -> Option<u64> {
     match order {
         Order::Closest(moment) => {
             let digits = shape.timestamp(line);
-            let own = match shape.has_zone(line) {
-                true => Timestamp::latest(digits),
-                false => Timestamp::earliest(digits),
+            let own = if shape.has_zone(line) {
+                Timestamp::latest(digits)
+            } else {
+                Timestamp::earliest(digits)
             };
             own.map(|own| own.seconds().abs_diff(moment.seconds()))
         }
