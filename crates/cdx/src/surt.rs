@@ -87,15 +87,10 @@ pub fn urlkey(url: &str) -> Result<String, BadUrl> {
         return Ok(url.to_owned());
     }
     match key_of(url) {
-        // A URN is a name, not a location, so any content is valid.
-        Err(_) if is_urn(url) => Ok(url.to_owned()),
+        // A URN is a name, not a location, so any content is valid. Like the indexers, this compares the case.
+        Err(_) if url.starts_with("urn:") => Ok(url.to_owned()),
         key => key,
     }
-}
-
-fn is_urn(url: &str) -> bool {
-    let scheme = url.split_once(':').map(|(scheme, _)| scheme);
-    scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case("urn"))
 }
 
 fn key_of(url: &str) -> Result<String, BadUrl> {
