@@ -18,6 +18,14 @@ pub enum Profile {
 }
 
 impl Profile {
+    /// Returns the ending of the keys that hold the references of a WACZ file.
+    pub fn references(self) -> &'static [u8] {
+        match self {
+            Profile::Document => b":duperefs",
+            Profile::Browsertrix => b":duperef",
+        }
+    }
+
     /// Returns the keyword of the profile in a command.
     pub fn word(self) -> &'static str {
         match self {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::Sharded;
 use super::standing::BATCH;
-use crate::dedupe::{Dependent, Index, Of, Profile, Required, Wacz};
+use crate::dedupe::{Dependent, Index, Of, Required, Wacz};
 use crate::server::{Ask, Batch, Call, Code, Error, Pending, Steps, Unsent};
 
 /// Owned form of [`Of`].
@@ -93,10 +93,7 @@ impl<S: Steps> Sharded<S> {
     /// Returns the references of the revisits of a WACZ file, from all shards.
     async fn references(&self, uuid: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
         let profile = self.home().over(&Unsent).profile();
-        let suffix: &[u8] = match self.server().step(profile).await? {
-            Profile::Document => b":duperefs",
-            Profile::Browsertrix => b":duperef",
-        };
+        let suffix = self.server().step(profile).await?.references();
         let references = self.members(&[uuid, suffix].concat()).await?;
         let references: BTreeSet<_> = references.into_iter().flatten().collect();
         Ok(references.into_iter().collect())

@@ -294,18 +294,13 @@ impl Source {
         for crawl in crawls.keys() {
             for key in self.keys([b"h:", &crawl[..], b":refs"].concat()) {
                 let ids = self.scan("SSCAN", Some(&key), &[])?;
-                names.extend(ids.iter().map(|id| [id, self.ending()].concat()));
+                names.extend(
+                    ids.iter()
+                        .map(|id| [id, self.profile.references()].concat()),
+                );
             }
         }
         Ok(names.into_iter().collect())
-    }
-
-    /// Returns the ending of the names of references.
-    fn ending(&self) -> &'static [u8] {
-        match self.profile {
-            Profile::Document => b":duperefs",
-            Profile::Browsertrix => b":duperef",
-        }
     }
 
     /// Scans the names of all keys with the prefix. Adds crawls that are in none of the sets of crawls, and returns
@@ -326,7 +321,7 @@ impl Source {
             pattern.push(byte);
         }
         pattern.push(b'*');
-        let references = self.ending();
+        let references = self.profile.references();
         let mut kept = Vec::new();
         for key in self.scan("SCAN", None, &[b"MATCH", &pattern])? {
             let Some(name) = key.strip_prefix(&prefix[..]) else {
