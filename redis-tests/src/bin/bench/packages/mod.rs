@@ -28,6 +28,7 @@ pub fn measure(plan: &Plan) -> Section {
         ("S1", &|| scrapy(plan)),
     ]);
     note!(found, "ratios.md");
+    note!(found, "scrapy.md");
     Section {
         title: "Packages for Python and JavaScript",
         method: include_str!("method.md").into(),
