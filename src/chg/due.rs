@@ -11,7 +11,7 @@ use super::groups::Loaded;
 use super::keys::{GATED, Keys};
 use super::later::Later;
 use super::pauses::Paused;
-use super::queues::Queues;
+use super::skipped::Walk;
 use super::store::Store;
 use super::time::{Millis, of_score};
 use super::verdict::Judge;
@@ -40,7 +40,7 @@ impl Earliest {
 /// The search for the time at which the next group may be leased.
 struct Forecast<'a, K: Store> {
     keys: &'a Keys<K>,
-    queues: &'a mut Queues<K>,
+    walk: &'a Walk,
     judge: Judge<'a, K>,
     later: &'a Later<K>,
     paused: Rc<Paused>,
@@ -52,7 +52,7 @@ struct Forecast<'a, K: Store> {
 impl<K: Store> Forecast<'_, K> {
     fn look_at_ready(&mut self, ks: &mut K) -> Result<()> {
         let len = ks.list_len(&self.keys.once.ready)?;
-        let walk = self.queues.skipped.walk();
+        let walk = self.walk;
         let most = MAX_LOOKED as usize;
         let changed = walk.changed_in_ready();
         let places: Vec<u64> = changed
@@ -74,7 +74,7 @@ impl<K: Store> Forecast<'_, K> {
     }
 
     fn look_at_waiting(&mut self, ks: &mut K) -> Result<()> {
-        let walk = self.queues.skipped.walk();
+        let walk = self.walk;
         let from = walk.end_of_wait();
         // A skipped group may have been leased, blocked, emptied or queued again since its time was noted.
         let times = walk.times().take(MAX_LOOKED as usize + 1).cloned();
@@ -228,15 +228,11 @@ impl<K: Store> Frontier<K> {
     }
 
     /// Returns the parts of the frontier that the search reads.
-    fn forecast(&mut self, paused: Rc<Paused>, now: Millis) -> Forecast<'_, K> {
+    fn forecast(&self, paused: Rc<Paused>, now: Millis) -> Forecast<'_, K> {
         Forecast {
             keys: &self.keys,
-            queues: &mut self.queues,
-            judge: Judge {
-                groups: &self.groups,
-                gates: &self.gates,
-                ledger: &self.ledger,
-            },
+            walk: self.queues.skipped.seen(),
+            judge: self.judge(),
             later: &self.later,
             paused,
             now,

@@ -228,6 +228,11 @@ impl Skipped {
         &mut self.walk
     }
 
+    /// Returns the groups that searches have skipped.
+    pub(super) fn seen(&self) -> &Walk {
+        &self.walk
+    }
+
     /// Takes the walk in preparation out of this value. Returns `None` if other clients have
     /// written to the queues since the walk began.
     pub(super) fn take_ahead(&mut self) -> Option<Walk> {
