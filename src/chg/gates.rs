@@ -36,7 +36,7 @@ impl<K: Store> Gates<K> {
         Ok(field_number(ks, &key, OPENS)?)
     }
 
-    /// Returns the time at which the shared gate of a group opens; 0 if there is none.
+    /// Returns the time at which the shared gate of a group opens; 0 for a group without one.
     pub(super) fn opens(&self, ks: &mut K, loaded: &Loaded<K>) -> Result<Millis> {
         match &loaded.group.options.gate[..] {
             [] => Ok(0),

@@ -39,7 +39,7 @@ pub struct Lease {
     pub due: Millis,
     /// Number of URIs queued for the group, including the leased one.
     pub uris: u64,
-    /// The execution of the URIs; `None` if there are none.
+    /// The execution of the URIs; `None` if the frontier does not keep them.
     pub execution: Option<Vec<u8>>,
     /// The URIs, if the frontier stores URIs of the group.
     pub items: Vec<LeasedUri>,

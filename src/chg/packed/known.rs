@@ -18,7 +18,7 @@ use super::ended::{Ended, table_of};
 use super::keys::Packed;
 use super::log::{Entries, Kind, Log};
 
-/// The record of a URL or, if there is none, the fingerprint that the URL would get.
+/// The record of a URL. For an unknown URL, only the fingerprint that its record would get.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
     /// Its fingerprint.

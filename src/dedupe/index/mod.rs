@@ -80,9 +80,9 @@ impl<K: Store> Index<K> {
         self.opening
     }
 
-    /// Opens the index with this prefix. Its layout is read from its keys, or is `new` if there are none. With
-    /// `anchored`, the index has a key whose name is exactly the prefix. Cluster mode needs this key while the slot
-    /// is migrated.
+    /// Opens the index with this prefix. Its layout is read from its keys; an index without keys gets the layout
+    /// `new`. With `anchored`, the index has a key whose name is exactly the prefix. Cluster mode needs this key
+    /// while the slot is migrated.
     ///
     /// # Errors
     /// `BADFORMAT` if a newer version wrote the index.
