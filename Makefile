@@ -19,8 +19,8 @@ SHARE  := $(TARGET)/share
 # Inputs and seeds with which random tests failed; `fuzz` and `soak` add to them.
 CORPUS := $(abspath redis-tests/corpus)
 
-# All packages except the module. (Always build this set: another set enables other features of its dependencies, which
-# would then be built again.)
+# The client and the crates of the tool. (Always build this set: another set enables other features of its dependencies,
+# which would then be built again.)
 COMPANION := $(addprefix --package crawlspace-,client retry warc fetch wacz index jobs serve urlfrontier cli)
 
 # The packages with the rules (the logic of the commands), which run without a server.
