@@ -198,8 +198,9 @@ impl<S: Ask> Index<S> {
         self.repeat(self.look_up(crawl, &["WITHWACZ"], hashes))
     }
 
-    /// Looks up payloads as [`lookup`](Index::lookup) does, and returns each original as one text,
-    /// `crawl waczIndex date url size` (`DEDUPE.LOOKUP … FORMAT RECORD`), for callers that pass it on.
+    /// Looks up payloads as [`lookup`](Index::lookup) does, and returns each original as a single
+    /// string, `crawl waczIndex date url size` (`DEDUPE.LOOKUP … FORMAT RECORD`), for callers that pass
+    /// it on.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;

@@ -79,7 +79,7 @@ impl Mode {
     }
 }
 
-/// An id and its tags, separated by spaces. Without tags, the second text is empty.
+/// An id and its tags, separated by spaces. Without tags, the second string is empty.
 pub type TaggedId = (Vec<u8>, Vec<u8>);
 
 /// A page of a scan with a cursor.
@@ -322,7 +322,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOSTAGE` if there is no staged copy, or if it has another number of ids (nothing changes);
+    /// `NOSTAGE` if there is no staged copy, or if it has a different number of ids (nothing changes);
     /// or another server or connection error.
     pub fn swap(&self, kind: Kind, expected: Option<u64>) -> S::Answer<u64> {
         let swap = self.swap_command(kind, expected);

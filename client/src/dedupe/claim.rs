@@ -117,8 +117,8 @@ impl<S: Ask> Index<S> {
         self.claims(crawl, hash, lasting, wait, &["WITHWACZ"])
     }
 
-    /// Claims a payload as [`claim`](Index::claim) does, and returns the original of a known payload
-    /// as one text, as [`lookup_text`](Index::lookup_text) does (`DEDUPE.CLAIM … FORMAT RECORD`).
+    /// Claims a payload as [`claim`](Index::claim) does, and returns the original of a known payload as
+    /// a single string, as [`lookup_text`](Index::lookup_text) does (`DEDUPE.CLAIM … FORMAT RECORD`).
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;

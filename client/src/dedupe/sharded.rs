@@ -49,7 +49,7 @@ impl Sharded {
     /// ```
     ///
     /// # Errors
-    /// `SHARDED` when the index has another number of shards, `BADPREFIX` when the name is not a
+    /// `SHARDED` when the index has a different number of shards, `BADPREFIX` when the name is not a
     /// valid name of an index; or a connection error.
     pub fn open(url: &str, name: impl Into<Vec<u8>>, shards: u16) -> Result<Sharded, Error> {
         Sharded::on(&Server::open(url)?, name, shards)

@@ -55,7 +55,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOCRAWL`, `REMOVING`; `ERR` if there is no file at this index, or another file; or a
+    /// `NOCRAWL`, `REMOVING`; `ERR` if there is no file at this index, or a different file; or a
     /// connection error.
     pub fn wacz_close(
         &self,

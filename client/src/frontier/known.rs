@@ -183,7 +183,7 @@ debug_as_text! { Selection<'_> { group: optional, before: plain, state: plain } 
 pub struct Space<'a> {
     /// Uses fingerprints of 128 bits instead of 96, so that no URL is mistaken for another one.
     pub wide: bool,
-    /// Keeps the texts of URLs that are done or given up, for [`Frontier::urls`].
+    /// Keeps done and given-up URLs in full, not only as fingerprints, for [`Frontier::urls`].
     pub text: bool,
     /// Name of a space that several executions share.
     pub share: Option<&'a [u8]>,
@@ -433,9 +433,9 @@ impl<S: Ask> Frontier<S> {
         self.repeat(known)
     }
 
-    /// Returns a page of up to `count` URLs of an execution: the URLs in `state` or, without a state, the
-    /// queued and leased URLs (`CHG.URIS … EXECUTION`). Lists URLs that are done or given up only if the
-    /// execution keeps their texts ([`Space::text`]). Paging works as in [`Frontier::list`].
+    /// Returns a page of up to `count` URLs of an execution: the URLs in `state` or, without a state,
+    /// the queued and leased URLs (`CHG.URIS … EXECUTION`). Lists URLs that are done or given up only
+    /// if the execution keeps them in full ([`Space::text`]). Paging works as in [`Frontier::list`].
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -447,8 +447,8 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// `PLAIN` when the frontier is not packed, `KNOWN` when the texts are not kept, or another server or connection
-    /// error.
+    /// `PLAIN` when the frontier is not packed, `KNOWN` when the URLs are not kept in full, or another
+    /// server or connection error.
     pub fn urls(
         &self,
         execution: impl AsRef<[u8]>,

@@ -36,7 +36,7 @@ pub struct Lease {
     /// URIs.
     #[serde(serialize_with = "as_optional_text")]
     pub uri: Option<Vec<u8>>,
-    /// All URIs to fetch, if the request named [`uris`](Next::uris), [`gate`](Next::gate) or
+    /// All URIs to fetch, if the request set [`uris`](Next::uris), [`gate`](Next::gate) or
     /// [`execution`](Next::execution).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub uris: Vec<LeasedUri>,

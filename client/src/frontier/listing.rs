@@ -46,7 +46,7 @@ pub enum Queue {
     Ready,
     /// Groups that workers are fetching from.
     Busy,
-    /// Groups that leases have freed before the end of their URIs. A listing of all queues does not contain them.
+    /// Groups that were freed while a lease still holds URIs of them. A listing of all queues omits them.
     Freed,
 }
 

@@ -85,12 +85,12 @@ codes! {
     NoChg = "NOCHG",
     /// The group is leased: a worker is fetching from it.
     Leased = "LEASED",
-    /// A plain key has a name at which a packed frontier keeps a marker.
+    /// A plain key exists under a name that a packed frontier uses for a marker.
     Mixed = "MIXED",
     /// The command needs a packed frontier.
     Plain = "PLAIN",
-    /// The execution has a memory of URLs, or URIs that were queued before it had one, with which the
-    /// command does not work.
+    /// The command does not work with the known URLs of the execution, or with URIs that were queued
+    /// before it remembered any.
     Known = "KNOWN",
 
     /// Invalid expression, filter spec or template.
@@ -107,10 +107,10 @@ codes! {
     Cycle = "CYCLE",
     /// A value exceeds a size limit.
     TooBig = "TOOBIG",
-    /// The staged copy is missing, or has another number of ids than expected.
+    /// The staged copy is missing, or its number of ids is not the expected one.
     NoStage = "NOSTAGE",
 
-    /// The index has another number of shards than requested, or an unfinished operation must be
+    /// The number of shards differs from the requested number, or an unfinished operation must be
     /// completed first. [`Sharded`](crate::dedupe::Sharded) returns this code, not the server.
     Sharded = "SHARDED",
 

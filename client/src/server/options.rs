@@ -219,7 +219,7 @@ pub fn without_password(url: &str) -> String {
     }
 }
 
-/// Returns true if a text is the scheme of a URL (RFC 3986, section 3.1). Returns false if it is a
+/// Returns true if a string is the scheme of a URL (RFC 3986, section 3.1). Returns false if it is a
 /// part of the user information.
 fn is_scheme(text: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);

@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn slots_match_the_specification() {
-        // The check value of CRC-16/XMODEM for the text `123456789`.
+        // The check value of CRC-16/XMODEM for the string `123456789`.
         assert_eq!(crc16(b"123456789"), 0x31c3);
         // Expected values from `CLUSTER KEYSLOT`.
         assert_eq!(of(b""), 0);

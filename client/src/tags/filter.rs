@@ -101,7 +101,7 @@ debug_as_text! { Collapse<'_> { field: text, first: plain } }
 pub enum Captures<'a> {
     /// A list with one element per line.
     Lines(&'a [&'a [u8]]),
-    /// A single text with all lines, each terminated by a newline.
+    /// A single string with all lines, each terminated by a newline.
     Blob(&'a [u8]),
 }
 
@@ -229,7 +229,7 @@ impl<S: Ask> TagSpace<S> {
         self.filter(filter, "LINES", Captures::Lines(lines))
     }
 
-    /// Returns the lines of a text that pass, each terminated by a newline (`TAGS.FILTER … BLOB`).
+    /// Returns the lines of a string that pass, each terminated by a newline (`TAGS.FILTER … BLOB`).
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;

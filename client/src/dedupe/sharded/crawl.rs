@@ -215,7 +215,7 @@ impl<S: Steps> Sharded<S> {
         Ok(sums)
     }
 
-    /// Returns, for each shard except the home shard, which of these crawls the shard must commit.
+    /// Returns, for each shard except the home shard, those of these crawls that the shard must commit.
     async fn have(&self, crawls: &[&[u8]], shards: Where) -> Result<Vec<Vec<bool>>, Error> {
         let others = &self.shards()[1..];
         if let Where::AllShards = shards {
@@ -565,8 +565,8 @@ impl Committed {
     }
 }
 
-/// Returns the reply. Returns `None` if another client was faster, so that the round must be
-/// repeated.
+/// Returns the reply. Returns `None` if another client was faster; the caller must then repeat the
+/// round.
 fn passed<T>(answer: Pending<T>) -> Result<Option<T>, Error> {
     let error = match answer.take() {
         Ok(answer) => return Ok(Some(answer)),

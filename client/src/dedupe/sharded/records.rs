@@ -99,8 +99,8 @@ impl<S: Steps> Sharded<S> {
         })
     }
 
-    /// Looks up payloads and WACZ files as [`Index::lookup_with_wacz`] does. The WACZ lists of the home shard
-    /// take a second round trip.
+    /// Looks up payloads and WACZ files as [`Index::lookup_with_wacz`] does. Reading the WACZ lists of
+    /// the home shard takes a second round trip.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -326,8 +326,8 @@ impl<S: Steps> Sharded<S> {
         self.shard_of(hash).claim_text(crawl, hash, lasting, wait)
     }
 
-    /// Claims a payload as [`Index::claim_with_wacz`] does. For a known payload, the WACZ list of the home
-    /// shard takes a second round trip.
+    /// Claims a payload as [`Index::claim_with_wacz`] does. For a known payload, reading the WACZ list
+    /// of the home shard takes a second round trip.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;

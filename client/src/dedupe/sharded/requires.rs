@@ -127,7 +127,7 @@ impl<S: Steps> Sharded<S> {
         Ok(crawls)
     }
 
-    /// Returns the crawls to which the originals of these crawls' revisits belong.
+    /// Returns the crawls that contain the originals of these crawls' revisits.
     pub(super) async fn required_crawls(
         &self,
         crawls: &[Vec<u8>],

@@ -9,8 +9,8 @@ use crate::dedupe::{Capture, Captures, Urls};
 use crate::server::{Error, Steps};
 
 impl<S: Steps> Sharded<S> {
-    /// Returns the captures of each URL as [`Index::lookup_urls`](crate::dedupe::Index::lookup_urls) does, from all
-    /// shards. The WACZ lists of the home shard take a second round trip.
+    /// Returns the captures of each URL as [`Index::lookup_urls`](crate::dedupe::Index::lookup_urls)
+    /// does, from all shards. Reading the WACZ lists of the home shard takes a second round trip.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;

@@ -18,8 +18,8 @@ pub enum Cut {
     After,
 }
 
-/// A proxy that cuts connections with a certain command, a limited number of times. It stops with
-/// the test.
+/// A proxy that cuts connections on which a certain command is sent, a limited number of times. It
+/// stops when the test ends.
 pub struct Vandal {
     port: u16,
     state: Arc<State>,

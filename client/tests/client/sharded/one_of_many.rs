@@ -231,7 +231,7 @@ fn all_spellings_of_a_hash_find_it() {
     }
 }
 
-/// Returns a hash in a random encoding, or a text that resembles a hash.
+/// Returns a hash in a random encoding, or a string that resembles a hash.
 fn odd_hash(rng: &mut Rng) -> Vec<u8> {
     let labels = "  sha256: SHA-256: sha1: Sha-1: md5: urn:sha1: blake3: :: a:b:";
     let labels: Vec<&str> = labels.split(' ').collect();
