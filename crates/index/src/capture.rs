@@ -13,7 +13,7 @@ const REVISIT: &[u8] = b"warc/revisit";
 pub enum Capture<'a> {
     /// A `response` record.
     Response {
-        /// The payload digest, spelled as in the line.
+        /// The payload digest, as written in the line.
         hash: Cow<'a, [u8]>,
         /// The capture date: 14 or 17 digits.
         date: Cow<'a, [u8]>,
@@ -24,7 +24,7 @@ pub enum Capture<'a> {
     },
     /// A `revisit` record.
     Revisit {
-        /// The payload digest, spelled as in the line.
+        /// The payload digest, as written in the line.
         hash: Cow<'a, [u8]>,
         /// Compressed length of the record in bytes; 0 if unknown.
         size: u64,

@@ -4,7 +4,7 @@
 //! * [`Listings`] caches which files a source has. [`Files`] finds the start of a query's [`Span`] in each file, and
 //!   merges the lines that the cursors return. [`Lookup`] searches an index of jobs.
 //! * [`cdxj`] indexes WARC files, and [`WarcFolder`] those of a folder in the background. [`sort`] sorts files that are larger than memory; [`lines`] reads and counts their lines.
-//! * [`spelling`] computes urlkeys as the programs that write indexes spell them.
+//! * [`spelling`] computes urlkeys in the forms that other programs write.
 //! * [`row`], [`timestamp`] and [`capture`] parse a line of an index, its time, and its role in a dedupe index.
 
 pub mod capture;

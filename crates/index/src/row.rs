@@ -77,19 +77,20 @@ impl Row {
         }
     }
 
-    /// Sets the number of the package that the row was read from, or 0, and whether the index has another spelling of
-    /// the urlkey.
+    /// Sets the number of the package that the row was read from, or 0, and whether the index has
+    /// another form of the urlkey as the key.
     pub(crate) fn read_from(mut self, package: u64, is_respelled: bool) -> Row {
         (self.package, self.is_respelled) = (package, is_respelled);
         self
     }
 
-    /// Copies the package and the spelling flag of the row that this row was derived from.
+    /// Copies the package and the flag of [`is_respelled`](Row::is_respelled) from the row that this row was
+    /// derived from.
     pub fn made_of(self, other: &Row) -> Row {
         self.read_from(other.package, other.is_respelled)
     }
 
-    /// Returns whether the index has another spelling of the urlkey.
+    /// Returns whether the index has another form of the urlkey as the key.
     pub fn is_respelled(&self) -> bool {
         self.is_respelled
     }
@@ -246,7 +247,7 @@ pub fn written(name: &str, value: &str, into: &mut String) {
     let _ = write!(into, "{}: {value}", serde_json::Value::from(name));
 }
 
-/// Appends a text as a JSON string. Invalid UTF-8 is replaced.
+/// Appends `text` as a JSON string. Invalid UTF-8 is replaced.
 pub fn quote(text: &[u8], into: &mut Vec<u8>) {
     let plain = |byte: &u8| (b' '..0x7f).contains(byte) && !matches!(byte, b'"' | b'\\');
     if text.iter().all(plain) {

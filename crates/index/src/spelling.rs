@@ -1,8 +1,9 @@
-//! Spellings of urlkeys by the programs that write indexes.
+//! Forms of urlkeys: the programs that write indexes canonicalize some URLs differently.
 //!
-//! Crawlspace gives a capture one urlkey: the [`urlkey`] of its URL. Other programs spell some keys in another way, so
-//! that an index may contain a capture under another key. [`SPELLINGS`] lists the supported spellings; [`keys`] returns
-//! all keys that may hold captures of a URL, and [`canonical`] returns the urlkey of a line.
+//! Crawlspace gives a capture one urlkey: the [`urlkey`] of its URL. Other programs write some keys in
+//! another form, so that an index may contain a capture under another key. In this crate, a *spelling*
+//! is such a form of urlkeys. [`SPELLINGS`] lists the supported forms; [`keys`] returns all keys that
+//! may hold captures of a URL, and [`canonical`] returns the urlkey of a line.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -15,17 +16,17 @@ use url::Url;
 
 use crate::row::Row;
 
-/// The spelling of urlkeys by a family of programs.
+/// The form of the urlkeys that a family of programs writes.
 pub struct Spelling {
-    /// The programs that use the spelling.
+    /// The programs that write this form.
     pub programs: &'static str,
     /// Returns the key of a URL; `None` if the program has no key for it.
     pub key: fn(&str) -> Option<String>,
-    /// The definition of the spelling.
+    /// The definition of the form.
     pub source: &'static str,
 }
 
-/// The supported spellings. The first element is the spelling of Crawlspace.
+/// The supported forms. The first element is the form of Crawlspace.
 pub static SPELLINGS: [Spelling; 2] = [
     Spelling {
         programs: "pywb, cdxj-indexer, wacz, OutbackCDX",
@@ -39,8 +40,9 @@ pub static SPELLINGS: [Spelling; 2] = [
     },
 ];
 
-/// Returns the key of a URL in the spelling of warcio.js: the host as the URL Standard parses it, reversed, the path in
-/// lower case, and the parameters sorted as text. For a URL that is not HTTP, the key is the URL itself.
+/// Returns the key of a URL in the form of warcio.js: the host as the URL Standard parses it, reversed,
+/// the path in lower case, and the parameters sorted as text. For a URL that is not HTTP, the key is
+/// the URL itself.
 pub fn warcio_js(url: &str) -> String {
     spelled_by_js(url).unwrap_or_else(|| url.to_owned())
 }
@@ -85,9 +87,9 @@ fn spelled_by_js(url: &str) -> Option<String> {
 
 /// Returns the keys that may hold captures of a URL, without duplicates, [`urlkey`] first.
 ///
-/// URLs with the same urlkey may have several keys in other spellings. The result includes the keys of these
-/// variants of the URL: with and without a slash at the end of the path, with a plain and with an escaped
-/// tilde, and with escapes in upper and in lower case (warcio.js adds escapes in upper case).
+/// URLs with the same urlkey may have several keys in other forms. The result includes the keys of
+/// these variants of the URL: with and without a slash at the end of the path, with a plain and with an
+/// escaped tilde, and with escapes in upper and in lower case (warcio.js adds escapes in upper case).
 ///
 /// ```
 /// use crawlspace_index::spelling::keys;
@@ -103,8 +105,8 @@ pub fn keys(url: &str) -> Vec<String> {
     keys_of_any(url)
 }
 
-/// Returns the keys of a URL other than its urlkey, `own`, if they can be derived from `own` without parsing the URL;
-/// `None` for a URL with characters that a spelling changes.
+/// Returns the keys of a URL other than its urlkey, `own`, if they can be derived from `own` without
+/// parsing the URL; `None` for a URL with characters that one of the forms changes.
 ///
 /// Nearly all URLs are plain, and parsing a URL costs as much as looking it up.
 pub(crate) fn others_of_plain(url: &str, own: &str) -> Option<Option<String>> {
@@ -128,7 +130,7 @@ pub(crate) fn others_of_plain(url: &str, own: &str) -> Option<Option<String>> {
     let end = path_and_query.find('?').unwrap_or(path_and_query.len());
     let (path, query) = path_and_query.split_at(end);
     let bare = path.strip_suffix('/').unwrap_or(path);
-    // One spelling sorts parameters as text, another spelling sorts them by name.
+    // One form has parameters sorted as text, another form has them sorted by name.
     if !query.get(1..).unwrap_or_default().split('&').is_sorted() {
         return None;
     }
@@ -190,8 +192,8 @@ fn with_escapes(key: &str, change: fn(&char) -> char) -> Option<String> {
     })
 }
 
-/// Returns the urlkey of a line: the urlkey of its URL if the key of the line is a known spelling of it; otherwise the
-/// key of the line.
+/// Returns the urlkey of a line: the urlkey of its URL if the key of the line is a known form of that
+/// urlkey; otherwise the key of the line.
 ///
 /// ```
 /// use crawlspace_index::spelling::canonical;
@@ -220,7 +222,7 @@ struct About<'a> {
     body: Option<Cow<'a, str>>,
 }
 
-/// Returns the urlkey of a line whose key may differ from it; `None` if the key is not in a known spelling.
+/// Returns the urlkey of a line whose key may differ from it; `None` if the key does not have a known form.
 #[cold]
 fn respelled(key: &[u8], rest: &[u8]) -> Option<String> {
     let about: About<'_> = if rest.starts_with(b"{") {
@@ -379,15 +381,15 @@ fn is_reversed(host: &[u8], name: &[u8]) -> bool {
     left.is_empty() && host.len() == name.len()
 }
 
-/// Returns the key of a request with a body in the spelling of warcio.js, and its urlkey. `body` is the value of the
-/// field `requestBody`.
+/// Returns the key of a request with a body in the form of warcio.js, and its urlkey. `body` is the
+/// value of the field `requestBody`.
 pub(crate) fn js_request(url: &str, method: &str, body: &str) -> (String, Option<String>) {
     let own = urlkey(&append(url, method, &form_decoded(body)));
     (warcio_js(&js_sent(url, method, body)), own.ok())
 }
 
-/// Returns the key of a request with a body in the spelling of ArchiveWeb.page: the key of the URL as a browser writes
-/// it.
+/// Returns the key of a request with a body in the form of ArchiveWeb.page: the key of the URL as a
+/// browser writes it.
 pub(crate) fn js_stored(url: &str, method: &str, body: &str) -> Option<String> {
     let stored = Url::parse(&js_sent(url, method, body)).ok()?;
     Some(warcio_js(stored.as_str()))
@@ -404,8 +406,8 @@ fn js_sent(url: &str, method: &str, body: &str) -> String {
     sent
 }
 
-/// Decodes escapes like `decodeURI` of ECMAScript (ECMA-262, section 19.2.6.1): escapes of reserved characters are
-/// kept, and a text with an invalid escape becomes empty.
+/// Decodes escapes like `decodeURI` of ECMAScript (ECMA-262, section 19.2.6.1): escapes of reserved
+/// characters are kept, and a string with an invalid escape becomes empty.
 fn uri_decoded(text: &str) -> String {
     fn decoded(text: &str) -> Option<String> {
         let mut out = String::with_capacity(text.len());
@@ -444,8 +446,8 @@ fn uri_decoded(text: &str) -> String {
     decoded(text).unwrap_or_default()
 }
 
-/// Returns whether a key certainly is the same in all spellings, because no spelling changes any of
-/// its characters.
+/// Returns whether a key certainly is the same in all forms, because no form changes any of its
+/// characters.
 fn is_canonical(key: &[u8]) -> bool {
     let Some(end) = memchr::memchr(b')', key) else {
         return false;

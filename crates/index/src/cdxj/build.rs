@@ -95,7 +95,7 @@ impl Job<'_> {
             let flush = |batch: &mut Vec<u8>| {
                 let mut state = lock();
                 let mut rows = batch.split(|&byte| byte == b'\n');
-                // The last piece is the empty text after the last line end.
+                // The last piece is the empty string after the last line end.
                 rows.next_back();
                 let pushed = rows.try_for_each(|row| state.sorter.push(row));
                 batch.clear();

@@ -1,4 +1,5 @@
-//! A cursor over the lines of one text that match a query, in the order of the query.
+//! A cursor over the lines of one text (a plain file, or the blocks of a cluster) that match a query, in the
+//! order of the query.
 
 use std::ops::Range;
 use std::path::Path;

@@ -16,7 +16,7 @@ pub struct Entry {
     pub(crate) file: NamedFile,
     /// The cluster whose secondary index this file is, if any.
     pub(crate) cluster: Option<Arc<Cluster>>,
-    /// The spelling of the keys, until the file has been read.
+    /// The form of the keys, until the file has been read.
     pub(super) spelled: Spelled,
     /// Number of the package that contains the file, or 0.
     pub(crate) package: u64,
@@ -30,15 +30,15 @@ pub struct Entry {
     pub(super) reading: Reading,
 }
 
-/// The spelling of the keys in a file.
+/// The form of the keys in a file (see [`spelling`](crate::spelling)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spelled {
     /// Only urlkeys: every line was checked. A trailing blank marks lines whose key was replaced by the urlkey.
     Here,
-    /// The keys are expected to be urlkeys, as usual in files of this kind. Queries for one URL also look up
-    /// the keys of the URL in other spellings; queries for many URLs use the lines unchanged.
+    /// The keys are expected to be urlkeys, as usual in files of this kind. Queries for one URL also
+    /// look up the keys of the URL in other forms; queries for many URLs use the lines unchanged.
     Probably,
-    /// The keys may have any spelling.
+    /// The keys may have any form.
     Somehow,
 }
 

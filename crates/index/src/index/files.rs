@@ -23,7 +23,7 @@ use crate::zipnum::cluster::block::begin_of as secondary;
 use crate::zipnum::cluster::{Blocks, Cluster};
 
 /// Limit of the lines that a query sorts in memory, in bytes. Queries for many URLs sort the lines
-/// whose keys have another spelling.
+/// whose keys have another form.
 pub const MAX_KEPT: usize = 16 << 20;
 /// Number of changes of one file after which a query skips it.
 const MAX_CHANGES_OF_ONE: u32 = 4;
@@ -353,7 +353,7 @@ impl Files {
         })
     }
 
-    /// Reads the matching lines whose keys have another spelling, and returns them as sorted text under their urlkeys.
+    /// Reads the matching lines whose keys have another form, and returns them as sorted text under their urlkeys.
     async fn respelled(&mut self, text: &Opened) -> Result<Vec<u8>, SourceError> {
         let mut lines: Vec<Box<[u8]>> = Vec::new();
         let mut size = 0;

@@ -83,7 +83,7 @@ impl Lookup {
         self.rows(&self.url, Span::of_key(urlkey.as_bytes()))
     }
 
-    /// Returns the rows of a digest, spelled as in the index, earliest first. The key of these rows is the digest.
+    /// Returns the rows of a digest, written as in the index, earliest first. The key of these rows is the digest.
     ///
     /// # Errors
     /// [`Error::Damaged`] if the index is damaged.

@@ -199,7 +199,7 @@ impl Package {
         place.ok_or_else(|| failed(format!("{}: {member} is compressed", self.location)))
     }
 
-    /// Returns the packages that this package declares to require.
+    /// Returns the packages that this package declares as required.
     ///
     /// # Errors
     /// Fails if the package cannot be read.

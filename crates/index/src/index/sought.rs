@@ -1,8 +1,8 @@
 //! The captures that a query looks for: a range of urlkeys, and the other keys of an index that may hold them.
 //!
-//! An index is sorted by keys in the spelling of the program that wrote it ([`spelling`](crate::spelling)). Captures of
-//! one URL are under a few known keys. Captures of many URLs may be anywhere among the keys of their host, in another
-//! order.
+//! An index is sorted by keys in the form that its writer uses ([`spelling`](crate::spelling)).
+//! Captures of one URL are under a few known keys. Captures of many URLs may be anywhere among the keys
+//! of their host, in another order.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,10 +13,10 @@ use super::span::Span;
 use crate::spelling::{self, js_request, js_stored, warcio_js};
 use crate::timestamp::Timestamp;
 
-/// Schemes whose URLs one spelling uses as keys unchanged, while another spelling reverses their hosts.
+/// Schemes whose URLs are keys unchanged in one form, and have their hosts reversed in another form.
 const RAW_SCHEMES: [&str; 4] = ["ftp:", "ftps:", "ws:", "wss:"];
 
-/// Keys in other spellings that may hold captures of a query.
+/// Keys in other forms that may hold captures of a query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Aliases {
     /// Captures are found only under the urlkeys of the query.
@@ -116,7 +116,7 @@ impl Aliases {
     }
 }
 
-/// Returns the key ranges of the URL's host in all spellings; with `below`, also those of its subdomains.
+/// Returns the key ranges of the URL's host in all forms; with `below`, also those of its subdomains.
 fn ranges(url: &str, below: bool) -> Vec<KeyRange> {
     let range = |from: String, to: String| KeyRange {
         from: from.into(),
@@ -131,7 +131,7 @@ fn ranges(url: &str, below: bool) -> Vec<KeyRange> {
         match key.split_once(')') {
             Some((host, _)) if !hosts.iter().any(|one| one == host) => hosts.push(host.to_owned()),
             Some(_) => {}
-            // A name without a host has the same key in all spellings.
+            // A name without a host has the same key in all forms.
             None => {
                 let end = key.find(':').unwrap_or(key.len());
                 ranges.push(range(key[..end].to_owned(), format!("{};", &key[..end])));
@@ -150,7 +150,7 @@ fn ranges(url: &str, below: bool) -> Vec<KeyRange> {
                 ranges.push(range(format!("{dot}{name},"), format!("{dot}{name}-")));
             }
             if !below {
-                // One spelling keeps `WWW.` in capitals as a part of the name.
+                // One form keeps `WWW.` in capitals as a part of the name.
                 ranges.push(range(
                     format!("{dot}{name},www"),
                     format!("{dot}{name},wwx"),
@@ -158,7 +158,7 @@ fn ranges(url: &str, below: bool) -> Vec<KeyRange> {
             }
         }
         if host.matches(':').count() > 1 {
-            // One spelling puts IPv6 addresses in brackets.
+            // One form has IPv6 addresses in brackets.
             ranges.push(range("[".to_owned(), "\\".to_owned()));
         }
     }
@@ -224,7 +224,7 @@ impl Sought {
         memchr::memchr(b' ', from).map_or(from, |end| &from[..end])
     }
 
-    /// Returns the spans of the keys in other spellings.
+    /// Returns the spans of the keys in other forms.
     pub(super) fn others(&self) -> &[Arc<Span>] {
         let (first, last) = self.moments;
         let span_of = |keys: &KeyRange| Arc::new(Span::of(keys, first, last));

@@ -43,7 +43,7 @@ const MEMORY: usize = 32 << 20;
 const CACHE: &str = ".crawlspace";
 /// Name of the folder in a cache that contains the indexes. It changes when new rows would differ from cached ones.
 const FORMAT: &str = "cdxj-2";
-/// Suffixes of an index, and of the text that describes the damage of its WARC file.
+/// Suffixes of an index, and of the file that describes the damage of its WARC file.
 const INDEX: &str = ".cdxj";
 const DAMAGE: &str = ".damage";
 /// Prefix of temporary files.

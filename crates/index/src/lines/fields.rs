@@ -40,19 +40,19 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Returns whether a text has no control characters.
+/// Returns whether a string has no control characters.
 pub fn is_printable(text: &str) -> bool {
     !text.chars().any(char::is_control)
 }
 
-/// Returns whether a text has neither white space nor control characters.
+/// Returns whether a string has neither white space nor control characters.
 pub fn is_word(text: &str) -> bool {
     // No early exit, so that the loop is vectorised.
     text.bytes()
         .fold(true, |is, byte| is & (byte > b' ') & (byte != 0x7f))
 }
 
-/// Returns whether a text consists of one or more digits.
+/// Returns whether a string consists of one or more digits.
 pub fn is_number(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(u8::is_ascii_digit)
 }

@@ -58,7 +58,7 @@ fn version(path: &Path) -> Option<FileVersion> {
 pub(crate) struct Inspection {
     /// The reason why the file cannot be searched, if any.
     pub flaw: Option<Flaw>,
-    /// True if keys have another spelling than urlkeys.
+    /// True if keys differ from the urlkeys of their lines.
     pub is_respelled: bool,
     /// True for a secondary index in JSON, as in packages.
     pub is_hinted: bool,

@@ -44,7 +44,7 @@ pub struct Shape {
     pub key: usize,
     /// Offset of the end of the timestamp in bytes, including the `Z` that may follow its digits.
     pub second: usize,
-    /// True if the index has another spelling of the urlkey.
+    /// True if the index has another form of the urlkey as the key.
     pub is_respelled: bool,
 }
 

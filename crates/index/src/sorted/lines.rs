@@ -11,7 +11,7 @@ use crate::source::SourceError;
 /// Maximum size of a read, in bytes.
 const MAX_PIECE: usize = 256 << 10;
 
-/// A text with a position in it.
+/// Text with a position in it, from which it is read in both directions.
 pub(crate) trait Pieces: Send {
     /// Returns the path of the file; for a cluster, of its secondary index.
     fn path(&self) -> &Path;

@@ -18,7 +18,7 @@ const PIECE: usize = 8 << 10;
 /// Maximum size of a buffer that is kept for the next block, in bytes.
 const ROOM: usize = 1 << 20;
 
-/// Reads the texts of the blocks of an index, one after the other, into the same buffer.
+/// Reads the decompressed blocks of an index, one after the other, into the same buffer.
 ///
 /// Every byte of both files is checked: the result is either the text that was written, or an
 /// error.

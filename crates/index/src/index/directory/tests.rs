@@ -22,7 +22,7 @@ struct File {
     revision: usize,
 }
 
-/// Returns the urlkey of a page, or a key in another spelling.
+/// Returns the urlkey of a page, or a key in another form.
 fn key(page: u64, is_urlkey: bool) -> Box<[u8]> {
     let slash = if is_urlkey { "" } else { "/" };
     format!("com,example)/page/{page:05}{slash}")

@@ -42,7 +42,7 @@ pub(crate) struct Blocks {
     gaps: Option<Arc<Gaps>>,
     /// The state of the search, if the secondary index is only a hint.
     hint: Option<Box<Hint>>,
-    /// True if texts are not cached.
+    /// True if the text of the blocks is not cached.
     passing: bool,
     /// Timeout of a read on a server.
     patience: Option<Duration>,
@@ -60,7 +60,7 @@ struct Hint {
     /// The line of the block after the blocks that were read to find the start.
     ahead: Option<Vec<u8>>,
     begun: bool,
-    /// Texts that were read in advance, the next text last.
+    /// The text of blocks that were read in advance, that of the next block last.
     ready: Vec<Bytes>,
 }
 

@@ -1,4 +1,4 @@
-//! Decompresses blocks, and caches their texts.
+//! Decompresses blocks, and caches their text.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
@@ -11,16 +11,16 @@ use crate::sorted::file::{FileVersion, Snapshot};
 use crate::sorted::steps::{spend, until_it_may_wait};
 use crate::source::SourceError;
 
-/// Maximum total size of cached texts of all clusters, in bytes.
+/// Maximum total size of the cached text of all clusters, in bytes.
 const MAX_CACHED: usize = 256 << 20;
 
-/// The damaged blocks of a cluster. The texts of blocks are cached for all clusters together.
+/// The damaged blocks of a cluster. The text of blocks is cached for all clusters together.
 #[derive(Debug, Default)]
 pub(super) struct Unpacked {
     failed: Mutex<VecDeque<Failed>>,
 }
 
-/// A cache of texts of blocks, each with the number of its last use.
+/// A cache of the text of blocks, each with the number of its last use.
 #[derive(Debug, Default)]
 struct Cache {
     texts: HashMap<Which, (Bytes, u64)>,
@@ -42,8 +42,8 @@ impl Cache {
         Some(text.clone())
     }
 
-    /// Adds a text. If this makes the cache too large, evicts the least recently used texts, a quarter of the cache at
-    /// a time.
+    /// Adds the text of a block. If this makes the cache too large, evicts the least recently used
+    /// blocks, a quarter of the cache at a time.
     fn put(&mut self, which: Which, text: Bytes) {
         if text.len() > MAX_CACHED / 4 {
             return;
