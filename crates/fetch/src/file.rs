@@ -1,7 +1,8 @@
 //! Files on web servers and in object stores, read in parts on demand.
 //!
-//! Pages that were read are cached in bounded memory for as long as the file is unchanged: `ETag`, `Last-Modified` and
-//! size of every response tell which version of the file its bytes belong to. Only small files are ever fetched whole.
+//! Pages that were read are cached in bounded memory for as long as the file is unchanged: the `ETag`,
+//! the `Last-Modified` and the size in each response identify the version of the file that the response
+//! contains. Only small files are ever fetched whole.
 
 use std::collections::HashMap;
 use std::io;

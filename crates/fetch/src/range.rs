@@ -60,8 +60,8 @@ pub fn total(headers: &HeaderMap) -> Option<u64> {
     number(range.strip_prefix("bytes */")?)
 }
 
-/// Returns the content coding of a response to a request without a content coding, unless it belongs to the file
-/// itself.
+/// Returns the content coding that a server applied although the request asked for none. Returns `None`
+/// if the coding belongs to the file itself.
 pub fn foreign_coding(headers: &HeaderMap, url: &Url) -> Option<String> {
     let is_own = |coding: &String| match coding.to_ascii_lowercase().as_str() {
         "identity" => true,

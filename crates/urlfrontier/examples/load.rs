@@ -42,7 +42,7 @@ impl Client {
     }
 }
 
-/// A URL of one of `queues` queues.
+/// Returns URL number `n`, in one of `queues` queues.
 fn url(n: usize, queues: usize) -> UrlInfo {
     let host = format!("host-{}.example", n % queues);
     UrlInfo {
@@ -135,7 +135,7 @@ async fn serve(redis: &str) -> Result<String, Failure> {
     Ok(address.to_string())
 }
 
-/// Makes queues rest for an hour after each delivery, so that a queue that was delivered stays closed.
+/// Sets the delay of queues to an hour, so that a queue stays closed once it was delivered.
 async fn close_for_an_hour(client: &mut Client) -> Result<(), Failure> {
     let params = QueueDelayParams {
         delay_requestable: 3600,
@@ -204,7 +204,7 @@ async fn main() -> Result<(), Failure> {
     rate("GetURLs 100 × 10", got, begun.elapsed());
     quantiles("GetURLs 100 × 10", times);
 
-    // One URL in each of the queues, whose numbers begin after all others.
+    // Each of these queues has one URL; their numbers follow all numbers used before.
     let first = (urls + single) * 2;
     put_batches(&client, first..first + closed, usize::MAX).await?;
     while get(&mut client, 0, 1).await? > 0 {}

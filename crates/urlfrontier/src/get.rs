@@ -81,8 +81,8 @@ struct Rest {
     wanted: Wanted,
     /// URLs that are leased and not sent yet.
     urls: std::vec::IntoIter<UrlInfo>,
-    /// Queues that were leased. A queue without a delay may be leased again; all other queues have had their turn
-    /// then.
+    /// Queues that this request has leased. If a queue without a delay is leased again, all other due
+    /// queues were leased before, and the request ends.
     seen: HashSet<Vec<u8>>,
     done: bool,
     begun: Instant,

@@ -96,8 +96,8 @@ impl Store {
         active.collect()
     }
 
-    /// Lists the matching URLs of a crawl, of one queue or of all queues: queued and held ones, and completed ones if
-    /// the crawl keeps their texts.
+    /// Lists the matching URLs of a crawl, of one queue or of all queues: queued and held ones, and
+    /// completed ones if the crawl keeps them in full.
     pub(crate) fn urls<'a>(
         &'a self,
         crawl: &'a str,
@@ -129,7 +129,7 @@ impl Store {
                 let page = self.frontier.urls(crawl, state, cursor.as_deref(), PAGE);
                 let (entries, next) = match page.await {
                     Ok(page) => (page.entries, page.next),
-                    // The crawl does not keep the texts of completed URLs.
+                    // The crawl does not keep completed URLs in full.
                     Err(error) if error.word() == Some("KNOWN") => (Vec::new(), None),
                     Err(error) => return Err(error),
                 };
@@ -150,7 +150,7 @@ impl Store {
         self.frontier
             .forget_all(crawl, &Selection::default())
             .await?;
-        // Clients that hold URLs of the crawl may not keep it from being started again.
+        // Lets the crawl be started again at once, even while clients hold URLs of it.
         self.frontier
             .resume(Held::Execution(crawl.as_bytes()))
             .await?;
@@ -204,7 +204,7 @@ impl Store {
     ) -> Result<u64> {
         let filter = Filter::default();
         let mut forgotten = 0;
-        // Removing a URL while URLs are listed skips no other one.
+        // Removing a URL during the listing does not make the listing skip any other URL.
         let queued = self.walk(crawl, &[Some(State::Queued)], key, &filter);
         let mut chunks = pin!(queued.ready_chunks(PAGE as usize));
         while let Some(chunk) = chunks.next().await {

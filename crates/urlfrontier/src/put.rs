@@ -105,9 +105,9 @@ where
     ))
 }
 
-/// The source of the status of an item of PutURLs.
+/// Determines the status of an item of PutURLs.
 enum Fate {
-    /// The item itself.
+    /// This status, which was decided without the server.
     Decided(Ack),
     /// The outcome of the discovered item with this number.
     Discovered(usize),
@@ -115,7 +115,7 @@ enum Fate {
     Known(usize),
 }
 
-/// The items of a read that may be accepted.
+/// Items that were read together, without those that can never be accepted.
 #[derive(Default)]
 struct Items {
     /// Known items, with their due time; `None` if they are completed.
@@ -129,7 +129,7 @@ struct Statuses {
     discovered: Vec<Ack>,
 }
 
-/// The numbers of the items of a command, and its answer.
+/// The numbers of the items that a command contains, and the pending answer.
 type Asked<T> = (Vec<usize>, Pending<Vec<T>>);
 
 impl Store {
@@ -210,7 +210,7 @@ impl Store {
     async fn send(&self, items: &Items) -> Statuses {
         let mut statuses = self.send_once(items).await;
         if statuses.is_none() && self.prepare().await.is_ok() {
-            // The server has lost its data, and has a packed frontier again.
+            // The server had lost its data; `prepare` has created the packed frontier again.
             statuses = self.send_once(items).await;
         }
         statuses.unwrap_or_else(|| Statuses {

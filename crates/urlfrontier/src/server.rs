@@ -32,13 +32,13 @@ use crate::service::Service;
 const CONNECTIONS: usize = 1024;
 /// Maximum number of concurrent calls of a connection.
 const CALLS: u32 = 256;
-/// Bytes of a stream that a client may send before they are read.
+/// Number of bytes that a client may send over a stream before they are read.
 const WINDOW: u32 = 1 << 20;
-/// Bytes of all streams of a connection that a client may send before they are read.
+/// Number of bytes that a client may send over all streams of a connection before they are read.
 const CONNECTION_WINDOW: u32 = 4 << 20;
-/// Bytes of a stream that are kept for a client that does not read them.
+/// Number of bytes of a stream that are buffered for a client that does not read them.
 const SEND_BUFFER: usize = 256 << 10;
-/// Time between two pings, and until the answer, after which a client that has vanished is disconnected.
+/// Interval of pings, and timeout of a reply to a ping, after which the client is disconnected.
 const PING: Duration = Duration::from_secs(30);
 /// Time for the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);

@@ -346,7 +346,7 @@ impl UrlFrontier for Service {
             size => size as usize,
         };
         let skip = params.start as usize;
-        // The listing borrows what it walks through, so a task owns both.
+        // The listing borrows the store, the key and the filter, so a task owns them.
         let (sender, receiver) = tokio::sync::mpsc::channel(16);
         tokio::spawn(async move {
             let key = Some(&key[..]).filter(|key| !key.is_empty());

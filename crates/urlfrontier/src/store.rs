@@ -33,7 +33,7 @@ pub struct Store {
     pub(crate) frontier: Frontier<AsyncServer>,
     /// The default delay, and when it was read.
     delay: Mutex<Option<(Instant, Millis)>>,
-    /// Crawls that are in the hash, and when the set was begun.
+    /// Crawls known to be in the hash, and the time at which this set was started.
     crawls: Mutex<(Instant, HashSet<String>)>,
 }
 

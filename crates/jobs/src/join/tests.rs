@@ -466,8 +466,8 @@ fn by_url(log: &[u8]) -> Vec<u8> {
     lines.concat()
 }
 
-/// Checks with random lines and rows that a row is the position of a single digest only, at most
-/// one second away.
+/// Checks with random lines and rows that no row gives its position to two digests, and that a row is
+/// at most one second away from its line.
 #[test]
 fn no_row_belongs_to_two_digests() {
     let mut rng = Rng::new("joins");

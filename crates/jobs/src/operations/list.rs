@@ -43,7 +43,7 @@ pub enum EntryState {
     Damaged(String),
     /// Built by another version of this program, in this format.
     OtherFormat(u32),
-    /// Without a manifest and a mark, so that another program must have created it.
+    /// Without a manifest and without a mark: another program must have created it.
     Foreign,
     /// Left over by a process that died while it built or removed the entry.
     Left,

@@ -22,7 +22,7 @@ pub struct Verified {
     pub bytes: u64,
     /// Damaged files.
     pub damaged: Vec<Damage>,
-    /// Files with the name of an entry but without a manifest or a mark, so that they cannot be verified.
+    /// Files with the name of an entry but without a manifest or a mark; they cannot be verified.
     pub foreign: Vec<PathBuf>,
     /// Entries of another version of this program, whose format is not supported.
     pub other_format: Vec<PathBuf>,

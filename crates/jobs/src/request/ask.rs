@@ -184,7 +184,7 @@ fn text(headers: &HeaderMap, name: &str) -> Option<String> {
     Some(String::from_utf8_lossy(value.as_bytes()).trim().to_owned())
 }
 
-/// Shortens a text of the server, and removes control characters, because it may be printed to a terminal.
+/// Shortens a string from the server, and removes control characters, because it may be printed to a terminal.
 fn short(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { ' ' } else { c })

@@ -1,5 +1,5 @@
-//! Remembers for a while which jobs of a set a server did not have. The file is `<entry>.partial`, next to
-//! the path of the index of the whole set.
+//! Remembers for a while the jobs of a set that a server did not have. The file is `<entry>.partial`,
+//! next to the path of the index of the whole set.
 
 use std::fs;
 use std::io::Write;

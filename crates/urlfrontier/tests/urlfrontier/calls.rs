@@ -91,7 +91,7 @@ async fn hold_ends_after_its_time_or_with_the_result() {
     let got: Vec<UrlInfo> = client.list("GetURLs", params).await;
     assert_eq!(urls(&got), ["http://k/a"]);
     assert_eq!(client.get(0, 0).await, []);
-    // The client vanishes: the URL comes back.
+    // The client does not complete the URL, so the URL is delivered again.
     let got = client.get_soon(1, 1).await;
     assert_eq!(urls(&got), ["http://k/a"]);
     client.put(vec![known(got[0].clone(), seconds())]).await;

@@ -1,4 +1,5 @@
-//! Faults of URLFrontier 2.6 that this service must not have, by the letters of `docs/guide/urlfrontier.md`.
+//! Tests for faults of URLFrontier 2.6 that this service must not have, named by their letters in
+//! `docs/guide/urlfrontier.md`.
 
 use crawlspace_urlfrontier::proto::*;
 

@@ -109,7 +109,7 @@ impl Client {
     pub async fn health(&mut self) -> i32 {
         self.0.ready().await.unwrap();
         let path = PathAndQuery::from_static("/grpc.health.v1.Health/Check");
-        // The reply has a number in field 1, as the reply of the protocol.
+        // The reply has its status in field 1, which `Long` reads as a number.
         let codec = Codec::<Empty, Long>::default();
         let reply = self.0.unary(Request::new(Empty {}), path, codec).await;
         reply.unwrap().into_inner().value as i32

@@ -1,5 +1,5 @@
-//! Messages as bytes, written by hand from the field numbers of URLFrontier's interface. So client and service cannot
-//! agree on the same mistake.
+//! Messages as bytes, written by hand from the field numbers of URLFrontier's interface. Therefore, the
+//! tests notice a mistake that client and service share.
 
 use futures_util::StreamExt;
 use http::uri::PathAndQuery;
