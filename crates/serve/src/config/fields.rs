@@ -62,7 +62,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Parses a text and expands `${NAME}`. Plain numbers are accepted as texts.
+    /// Parses a string and expands `${NAME}`. Plain numbers are accepted as strings.
     pub(super) fn text(&mut self, node: &Node, what: &str) -> Option<String> {
         let mut text = match &node.value {
             Value::Text { text, plain } if !node.is_nothing() => {
@@ -74,7 +74,7 @@ impl Reader<'_> {
                 }
             }
             _ => {
-                let what = format!("{what} must be a text (got {})", node.kind());
+                let what = format!("{what} must be a string (got {})", node.kind());
                 self.found.error(node.position, what);
                 return None;
             }
@@ -83,12 +83,13 @@ impl Reader<'_> {
             self.found.error(node.position, format!("{what} is empty"));
             return None;
         }
-        // Block texts (`>` or `|`) end with a line break.
+        // Block strings (`>` or `|`) end with a line break.
         text.truncate(text.trim_end_matches('\n').len());
         Some(text)
     }
 
-    /// Expands environment variables in a text. As in pywb, only plain texts that begin with a variable are expanded.
+    /// Expands environment variables in a string. As in pywb, only plain (unquoted) strings that begin with a
+    /// variable are expanded.
     fn expanded(&self, text: &str) -> Result<String, String> {
         let mut whole = String::new();
         let mut rest = text;
@@ -171,8 +172,8 @@ impl Reader<'_> {
     }
 }
 
-/// Returns a suggestion (`; did you mean …?`) to append to an error message, or an empty text if no known word is
-/// close.
+/// Returns a suggestion (`; did you mean …?`) to append to an error message, or an empty string if no
+/// known word is close.
 pub(super) fn meant(word: &str, known: &[&str]) -> String {
     // Comparing a very long word would be slow.
     let word: String = word.chars().take(40).collect();

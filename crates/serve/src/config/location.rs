@@ -1,4 +1,4 @@
-//! Normalizes the paths, URLs and keys of a configuration, so that each has one spelling.
+//! Normalizes the paths, URLs and keys of a configuration, so that each has a single form.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -30,7 +30,7 @@ pub(crate) fn path(text: &str, folder: &Path) -> Result<PathBuf, String> {
     Ok(steps.collect())
 }
 
-/// Returns whether a text is the URL of a resource on a server or in an object store.
+/// Returns whether a string is the URL of a resource on a server or in an object store.
 pub(crate) fn is_remote(text: &str) -> bool {
     ["http://", "https://", "s3://"]
         .iter()

@@ -1,4 +1,4 @@
-//! The configuration file, and the normal form to which all its spellings are converted.
+//! The configuration file, and its normal form, in which all short forms are expanded.
 
 mod collection;
 mod errors;

@@ -72,7 +72,7 @@ impl Config {
         Config::parse(text, &file, folder)
     }
 
-    /// Parses a text as if it were the content of `file` in `folder`, which must be absolute.
+    /// Parses `text` as if it were the content of `file` in `folder`, which must be absolute.
     ///
     /// ```
     /// use std::path::Path;
@@ -95,7 +95,7 @@ impl Config {
         Config::parse_with(text, file, folder, &|name| env::var(name).ok())
     }
 
-    /// Parses a text like [`Config::parse`], with `variable` instead of the environment's variables.
+    /// Parses `text` like [`Config::parse`], with `variable` instead of the environment's variables.
     pub(super) fn parse_with(
         text: &str,
         file: &str,

@@ -383,7 +383,7 @@ fn margin(indent: usize, out: &mut String) {
     }
 }
 
-/// Writes a text, unquoted if every YAML parser reads it as the same text.
+/// Writes a string, unquoted if every YAML parser reads it as the same string.
 fn scalar(text: &str, out: &mut String) {
     let first = text.starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '/' | '$' | '_'));
     let fits = |c: char| c.is_ascii_alphanumeric() || "/$_.:+@=?&{}~%,;-".contains(c);
@@ -400,7 +400,7 @@ fn scalar(text: &str, out: &mut String) {
     }
 }
 
-/// Writes a text in double quotes, valid in both JSON and YAML; characters that either forbids are escaped.
+/// Writes a string in double quotes, valid in both JSON and YAML; characters that either forbids are escaped.
 fn quoted(text: &str, out: &mut String) {
     out.push('"');
     for c in text.chars() {

@@ -53,7 +53,7 @@ impl Reader<'_> {
                 self.found.take(node.position, kind).map(found)
             }
             Value::List(_) => {
-                let what = "an index must be a text or a mapping (got a list): write several indexes as an \
+                let what = "an index must be a string or a mapping (got a list): write several indexes as an \
                  index_group with a name for each";
                 self.found.error(node.position, what);
                 None
@@ -349,7 +349,7 @@ fn short(text: &str, folder: &Path) -> Result<SourceKind, String> {
     })
 }
 
-/// Returns the prefix of a text: `word+` before a URL or an absolute path, or `word:` with its slashes.
+/// Returns the prefix of a string: `word+` before a URL or an absolute path, or `word:` with its slashes.
 pub(super) fn prefix(text: &str) -> Option<&str> {
     let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let end = text.find(|c| !word(c)).filter(|end| *end > 0)?;

@@ -23,7 +23,7 @@ pub(crate) struct Node {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
-    /// A plain or quoted text, not yet interpreted.
+    /// A plain or quoted string, not yet interpreted.
     Text {
         text: Rc<str>,
         plain: bool,
@@ -69,7 +69,7 @@ impl Node {
     pub(crate) fn kind(&self) -> &'static str {
         match &self.value {
             _ if self.is_nothing() => "nothing",
-            Value::Text { .. } => "a text",
+            Value::Text { .. } => "a string",
             Value::List(_) => "a list",
             Value::Map(_) => "a mapping",
         }
@@ -105,7 +105,7 @@ struct Key {
     merge: bool,
 }
 
-/// Parses a text with one document. If a key occurs several times, uses its first value and warns about the others.
+/// Parses one YAML document. If a key occurs several times, uses its first value and warns about the others.
 ///
 /// # Errors
 /// The first error: invalid syntax, a document that is too large or too deep, or an unsupported type.
@@ -210,7 +210,7 @@ impl Tree {
             ..
         }) = self.open.last()
         {
-            return Err(wrong(position, "a key must be a text: put it into quotes"));
+            return Err(wrong(position, "a key must be a string: put it into quotes"));
         }
         self.open.push(Open {
             position,
@@ -302,7 +302,7 @@ impl Tree {
                         _ => {
                             return Err(wrong(
                                 position,
-                                "a key must be a text: put it into quotes",
+                                "a key must be a string: put it into quotes",
                             ));
                         }
                     }

@@ -156,7 +156,7 @@ impl<'a> Record<'a> {
     fn of(value: &'a Value) -> Result<Record<'a>, String> {
         let text = |name: &str| match &value[name] {
             Value::String(text) if !text.is_empty() => Ok(text.as_str()),
-            _ => Err(format!("{name} is missing or not a text")),
+            _ => Err(format!("{name} is missing or not a string")),
         };
         let date = match &value["date"] {
             Value::Number(number) => number.to_string(),

@@ -224,7 +224,7 @@ fn hosts_are_names_and_addresses() {
         ("['*']", "invalid host \"*\""),
         ("[http://archive.example]", "invalid host"),
         ("[archive.example/path]", "invalid host"),
-        ("[{a: b}]", "a host must be a text"),
+        ("[{a: b}]", "a host must be a string"),
     ] {
         let errors = refusal(&format!("{{hosts: {hosts}, collections: {{c: $live}}}}"));
         assert!(errors.contains(why), "{hosts}: {errors}");

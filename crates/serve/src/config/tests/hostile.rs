@@ -17,7 +17,7 @@ fn exponential_aliases_are_refused() {
     assert_contains(refusal(&laughs), "more than 200000 values");
     for deep in ["[", "{a: ", "- ", "? "] {
         let text = refusal(&deep.repeat(100_000));
-        let mut reasons = ["invalid YAML", "levels deep", "must be a text"].iter();
+        let mut reasons = ["invalid YAML", "levels deep", "must be a string"].iter();
         assert!(reasons.any(|why| text.contains(why)), "{text}");
     }
     for long in [

@@ -1,4 +1,4 @@
-//! Tests of the configuration parser with all spellings of the settings.
+//! Tests of the configuration parser with all forms of the settings.
 
 mod examples;
 mod forms;
@@ -12,13 +12,13 @@ use std::path::Path;
 
 use super::{Config, ConfigErrors, Remark};
 
-/// Parses a text as a file in `/etc/archive`, with one environment variable.
+/// Parses `text` as a file in `/etc/archive`, with one environment variable.
 fn parse(text: &str) -> Result<(Config, Vec<Remark>), ConfigErrors> {
     let variable = |name: &str| (name == "PLACE").then(|| "/srv/index".to_owned());
     Config::parse_with(text, "config.yaml", Path::new("/etc/archive"), &variable)
 }
 
-/// Parses a text, and asserts that it has no errors and no warnings.
+/// Parses `text`, and asserts that it has no errors and no warnings.
 fn good(text: &str) -> Config {
     match parse(text) {
         Ok((config, warnings)) => {
@@ -29,7 +29,7 @@ fn good(text: &str) -> Config {
     }
 }
 
-/// Returns the error message of an invalid text.
+/// Returns the error message of an invalid configuration.
 fn refusal(text: &str) -> String {
     match parse(text) {
         Ok((config, _)) => panic!("{text}\nis parsed as {config:#?}"),

@@ -162,7 +162,7 @@ fn pywb_access_settings_are_applied_or_refused() {
             5,
             "/nowhere/x.aclj: access rules cannot be read",
         ),
-        ("acl_paths: {a: b}", 16, "acl_paths must be a text"),
+        ("acl_paths: {a: b}", 16, "acl_paths must be a string"),
         (
             "default_access: no",
             21,
