@@ -452,7 +452,7 @@ impl Step {
             limits.rows = source.max_rows.unwrap_or(limits.rows);
             let mut members = String::new();
             row::member("source", &source.name, &mut members);
-            // pywb's name of the field, from which its Memento links take it.
+            // The name that pywb uses for this field; its Memento links get their value from it.
             row::member("source-coll", &source.name, &mut members);
             row::member("source_type", kind, &mut members);
             let identity = Identity {

@@ -24,7 +24,7 @@
 //! | `routes` | mapping of paths to dialects |
 //! | [`server`] | HTTP connections, common headers, the web page |
 //! | [`metrics`] | metrics in the Prometheus text format |
-//! | `words` | lists of words written as one text |
+//! | `words` | lists of words written as a single string |
 //! | `indexes` | indexes of jobs |
 
 #![warn(unreachable_pub)]

@@ -82,7 +82,7 @@ impl Links {
         Links::default()
     }
 
-    /// Parses a complete text. Returns the links before the first error.
+    /// Parses a complete list of links. Returns the links before the first error.
     pub fn all(text: &[u8]) -> Vec<Link> {
         let mut links = Links::new();
         links.feed(text);

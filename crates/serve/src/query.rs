@@ -24,7 +24,7 @@ pub struct Query {
     pub match_type: MatchType,
     /// Range of urlkeys that match.
     pub keys: KeyRange,
-    /// Keys of alternative spellings under which captures may be indexed.
+    /// Keys in other forms under which captures may be indexed.
     pub(crate) aliases: Arc<Aliases>,
     /// Start of the time range, inclusive.
     pub from: Option<Timestamp>,
@@ -101,7 +101,7 @@ pub(crate) fn absolute(url: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns a regular expression in Java's syntax that matches exactly this text.
+/// Returns a regular expression in Java's syntax that matches exactly this string.
 pub(crate) fn literally(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len() + 4);
     for c in text.chars() {
@@ -224,7 +224,7 @@ pub enum Selection {
 }
 
 impl Selection {
-    /// Parses `sources=`: `a,b` selects these, `!a,b` all except these; `*` and an empty text select all.
+    /// Parses `sources=`: `a,b` selects these, `!a,b` all except these; `*` and an empty string select all.
     pub(crate) fn parse(names: &str) -> Selection {
         let list = |names: &str| {
             let names = names.split(',').map(str::trim);

@@ -56,7 +56,7 @@ pub trait Blocks: Send + Sync {
     /// [`SourceError::Unsupported`] if the source consists of more than one set of blocks.
     fn count(&self, lookup: Arc<Lookup>) -> BoxFuture<'_, Result<u64, SourceError>>;
 
-    /// Returns the rows in some of the blocks.
+    /// Returns the rows in a range of the blocks.
     ///
     /// # Errors
     /// [`SourceError::Unsupported`] if the source consists of more than one set of blocks.
@@ -66,8 +66,8 @@ pub trait Blocks: Send + Sync {
         blocks: Range<u64>,
     ) -> BoxFuture<'_, Result<Rows, SourceError>>;
 
-    /// Returns a row for each of some blocks: urlkey and timestamp of its first row, and JSON with `part`, `offset`,
-    /// `length` and, if known, `lineno`. Used for `showPagedIndex`.
+    /// Returns one row for each block in a range: urlkey and timestamp of its first row, and JSON with
+    /// `part`, `offset`, `length` and, if known, `lineno`. Used for `showPagedIndex`.
     ///
     /// # Errors
     /// [`SourceError::Unsupported`] if the source consists of more than one set of blocks.

@@ -1,6 +1,6 @@
-//! Lists of words, written as a single text.
+//! Lists of words, written as a single string.
 
-/// Splits a text at single spaces. The number of words is checked at compile time.
+/// Splits a string at single spaces. The number of words is checked at compile time.
 pub(crate) const fn words<const N: usize>(text: &'static str) -> [&'static str; N] {
     let mut words = [""; N];
     let (mut rest, mut n) = (text, 0);

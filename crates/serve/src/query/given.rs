@@ -14,7 +14,7 @@ use crawlspace_index::timestamp::Timestamp;
 
 /// Maximum number of filters of a query.
 pub(crate) const MAX_FILTERS: usize = 32;
-/// Maximum number of `collapse` of a query.
+/// Maximum number of `collapse` parameters in a query.
 const MAX_COLLAPSES: usize = 8;
 /// Maximum number of listed parameters without an effect, and maximum length of their names, in characters.
 pub(crate) const MAX_IGNORED: usize = 20;

@@ -12,7 +12,7 @@ use crawlspace_client::server::without_password;
 
 /// Maximum number of attempts listed.
 const MAX_LISTED: usize = 30;
-/// Maximum length of a text in the list, in characters.
+/// Maximum length of a string in the list, in characters.
 const MAX_TEXT: usize = 500;
 
 /// Attempts to load rows with each loader.

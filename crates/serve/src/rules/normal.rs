@@ -51,7 +51,7 @@ pub(super) fn normal_key(key: &[u8], is_exact: bool) -> Option<String> {
     (normal != wanted).then_some(normal)
 }
 
-/// Removes an incomplete escape at the end of a text.
+/// Removes an incomplete escape at the end of a string.
 fn whole_escapes(text: &str) -> &str {
     match text.rfind('%') {
         Some(at) if at + 3 > text.len() => text.get(..at).unwrap_or(text),

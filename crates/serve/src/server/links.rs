@@ -71,7 +71,7 @@ impl BaseUrl {
         BaseUrl { base }
     }
 
-    /// Appends a text to the base URL.
+    /// Appends a string to the base URL.
     pub(crate) fn with(&self, end: &str) -> String {
         format!("{}{end}", self.base)
     }
@@ -162,12 +162,12 @@ pub(crate) fn memento_link(url: &str, relation: &str, time: Timestamp) -> String
     format!("{}; datetime=\"{}\"", link(url, relation), time.http_date())
 }
 
-/// Escapes a text for a quoted parameter (RFC 9110, section 5.6.4), in ASCII.
+/// Escapes a string for a quoted parameter (RFC 9110, section 5.6.4), in ASCII.
 pub(crate) fn quoted(text: &str) -> String {
     utf8_percent_encode(text, IN_LINK).to_string()
 }
 
-/// Escapes a text for a header, in ASCII without special characters; URLs stay unchanged.
+/// Escapes a string for a header, in ASCII without special characters; URLs stay unchanged.
 pub(crate) fn in_header(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -55,7 +55,7 @@ pub(super) fn foreign<B>(
     Some(closing(StatusCode::FORBIDDEN, what))
 }
 
-/// Refuses a body that is not declared as JSON, which pages of other origins cannot do without a preflight.
+/// Refuses a body that is not declared as JSON: without a preflight, pages of other origins cannot declare JSON.
 pub(super) fn not_json(headers: &HeaderMap) -> Option<Response<Body>> {
     let mut types = headers.get_all(CONTENT_TYPE).iter();
     let is_json = |value: &HeaderValue| {

@@ -20,7 +20,7 @@ pub(crate) fn json(status: StatusCode, value: &serde_json::Value) -> Response<Bo
     page(status, JSON, text)
 }
 
-/// Returns a text with that media type.
+/// Returns `text` with that media type.
 pub(crate) fn page(
     status: StatusCode,
     media: &'static str,

@@ -15,7 +15,7 @@ use crate::serving::Stage;
 const TIMEMAP: &str = "/both/timemap/link/http://example.com/";
 const TIMEGATE: &str = "/both/timegate/http://example.com/";
 
-/// Parses the links of a text: URL, relation and all parameters.
+/// Parses the links in `text`: URL, relation and all parameters.
 fn links(text: &str) -> Vec<(String, String, String)> {
     let links = text.split(",\n").flat_map(|links| links.split(", <"));
     let link = |link: &str| {

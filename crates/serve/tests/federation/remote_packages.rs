@@ -271,7 +271,7 @@ fn first_capture_of_a_10_gb_package_takes_few_requests() {
     let answer = stage.get("/w/resource?url=http://example.com/1&closest=20160101000000");
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(host.take_requests().len(), 1);
-    // An index query takes no further request.
+    // An index query needs no additional request.
     let rows = stage.get("/w/index?url=http://example.com/3");
     assert_eq!(rows.text().lines().count(), 2);
     assert_eq!(host.requests().len(), 0);

@@ -339,7 +339,7 @@ fn outbackcdx_policies_hide_captures_and_give_the_reason() {
     assert_eq!(record(&stage, "c", OPEN).status, 404);
 }
 
-/// Tests spellings that URL parsers interpret differently.
+/// Tests notations of URLs that parsers interpret differently.
 #[test]
 fn rules_apply_to_the_fetched_url() {
     let web = ScriptedHost::start(|_| answer(200, &[], "the page"));

@@ -54,7 +54,7 @@ pub(super) fn without_blank_lines(text: &[u8]) -> Vec<u8> {
     kept
 }
 
-/// Splits a text into lines, including their line breaks.
+/// Splits bytes into lines, including their line breaks.
 fn lines(text: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     text.split_inclusive(|&byte| byte == b'\n')
 }

@@ -157,7 +157,7 @@ fn source(head: &Head<Status>) -> Option<String> {
         })
 }
 
-/// Returns `WARC-Target-URI`, which must be that URL or another spelling of it.
+/// Returns `WARC-Target-URI`, which must be that URL or an equivalent form of it.
 fn must_be_of(header: &Header, url: &str) -> Result<String, LoadError> {
     let wrong = |what: String| LoadError::Record(what);
     let target = header

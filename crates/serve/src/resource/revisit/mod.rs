@@ -86,7 +86,7 @@ struct Wanted {
     closest: Option<Timestamp>,
     /// Date of the original, if the revisit or the dedupe index states it.
     exact: Option<Timestamp>,
-    /// Set if the original is the response to a request with a body, which is part of its key.
+    /// Set if the original is the response to a request with a body; the key then includes the body.
     sent: bool,
     /// Accepts the closest earlier capture, because the server stated that the resource had not
     /// changed.

@@ -178,7 +178,7 @@ impl Asking {
     }
 }
 
-/// Returns the spellings of a URL under which a crawler may have added it, since an index keeps URLs as given.
+/// Returns the forms of a URL under which a crawler may have added it, since an index keeps URLs as given.
 fn forms(query: &Query) -> Vec<String> {
     let mut forms = vec![query.url.clone()];
     if let Ok(normal) = url::Url::parse(&query.url)

@@ -79,7 +79,7 @@ pub(crate) fn failure(source: &dyn Source, lookup: &Arc<Lookup>) -> Option<Sourc
     })
 }
 
-/// Returns the rows that a lookup should find in these texts.
+/// Returns the rows that a lookup should find in files with these contents.
 pub(crate) fn naive(texts: &[Vec<u8>], lookup: &Lookup) -> Vec<Row> {
     let mut rows = Vec::new();
     let query = &lookup.query;

@@ -191,7 +191,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Claim<'a> {
     }
 }
 
-/// A value as text. Values other than texts and integers become empty.
+/// A value as a string. Values other than strings and integers become empty.
 struct Plain<'a>(Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Plain<'a> {

@@ -217,7 +217,7 @@ struct TimeMapReader {
 }
 
 impl TimeMapReader {
-    /// Uses the archive's spelling of the original URL. The whitelist checks that both are the same URL.
+    /// Uses the original URL as the archive writes it. The whitelist checks that both are the same URL.
     fn note_original(&mut self, links: &[Link]) {
         if let Some(link) = links.iter().find(|link| link.is("original")) {
             self.original.clone_from(&link.target);

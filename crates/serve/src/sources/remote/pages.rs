@@ -424,7 +424,7 @@ async fn says_nothing_there(answer: Response) -> bool {
     !text.trim_start().starts_with('<') && says.iter().any(|words| text.contains(words))
 }
 
-/// Returns a printable excerpt of a text.
+/// Returns a printable excerpt of `text`.
 fn excerpt(text: &[u8]) -> String {
     let beginning = text.get(..100).unwrap_or(text);
     format!("{:?}", String::from_utf8_lossy(beginning))

@@ -286,7 +286,7 @@ fn is_plain(value: &str, most: usize) -> bool {
     value.len() <= most && !value.chars().any(char::is_control)
 }
 
-/// Returns whether a text is a number of up to `digits` digits.
+/// Returns whether a value is a number of up to `digits` digits.
 fn is_number(value: &str, digits: usize) -> bool {
     (1..=digits).contains(&value.len()) && value.bytes().all(|byte| byte.is_ascii_digit())
 }

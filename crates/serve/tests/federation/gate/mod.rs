@@ -138,7 +138,7 @@ impl Client {
     }
 }
 
-/// Returns all parts of a response as one text.
+/// Returns all parts of a response as a single string.
 fn whole(answer: &Answer) -> String {
     let mut text = String::new();
     for (name, value) in answer.fields.iter().chain(&answer.trailers) {

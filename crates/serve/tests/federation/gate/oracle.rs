@@ -332,8 +332,8 @@ pub fn collection(source: &str, rules: &str, lends: bool) -> String {
     format!("{source}-{rules}{lends}")
 }
 
-/// Returns the captures whose timestamp occurs in a text, as digits, in ISO 8601 or in HTTP's format. A timestamp of
-/// today denotes the live capture of `path`.
+/// Returns the captures whose timestamp occurs in `text`, as digits, in ISO 8601 or in HTTP's format. A
+/// timestamp of today denotes the live capture of `path`.
 pub fn told(text: &str, path: usize) -> BTreeSet<Capture> {
     let bytes = text.as_bytes();
     let mut told = BTreeSet::new();

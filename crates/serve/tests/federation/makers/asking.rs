@@ -128,7 +128,7 @@ pub struct Expected<'a> {
     /// Rows with the urlkey, earliest first.
     may: Vec<&'a Row>,
     /// Rows that must be found. In an index with keys of the other family, only the rows of the URL
-    /// itself must be found, because other spellings have other keys there.
+    /// itself must be found, because other forms of the URL have other keys there.
     must: Vec<&'a Row>,
 }
 

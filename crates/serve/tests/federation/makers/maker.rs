@@ -29,7 +29,7 @@ pub struct Row {
     pub bodies: [String; 2],
 }
 
-/// Family of indexers with the same spelling of keys.
+/// Family of indexers that write keys in the same form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     Js = 0,

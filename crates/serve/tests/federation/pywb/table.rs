@@ -35,7 +35,8 @@ pub enum Accepted {
     /// A timestamp that ends within a two-digit number, such as `2018022`: here it denotes all days that start with the
     /// last digit, 20 to 29. In pywb, it denotes the 20th as a start, and the 21st as an end.
     HalfNumber,
-    /// Without `output=json`, the number of pages is JSON with the right media type, which pywb declares as CDXJ.
+    /// Without `output=json`, the number of pages is still sent as JSON, with the media type of JSON; pywb
+    /// labels the same body as CDXJ.
     PagesAreJson,
     /// A TimeMap contains links to the TimeGate, the TimeMap and the first and last memento (RFC 7089, section 5).
     /// pywb's index lists only mementos, with the original's URL instead of the memento's.
