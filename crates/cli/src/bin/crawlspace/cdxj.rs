@@ -209,7 +209,7 @@ impl Cdxj {
         })
     }
 
-    /// Returns the common name of the files of a ZipNum index.
+    /// Returns the name that both files of a ZipNum index share.
     fn stem(&self) -> Option<&str> {
         let name = self.output.as_ref()?.file_name()?.to_str()?;
         name.strip_suffix(".idx").filter(|stem| !stem.is_empty())
@@ -252,7 +252,7 @@ impl Cdxj {
             .map_err(failed("create"))?;
         let options = Options {
             lines: self.lines,
-            // The calling thread compresses if there is only one.
+            // With only one thread, the calling thread compresses.
             threads: threads - 1,
             ..Options::by_url()
         };
@@ -267,7 +267,8 @@ impl Cdxj {
             for name in &names {
                 File::open(temporary.path().join(name))?.sync_all()?;
             }
-            // Readers find an index by its .idx file: remove it first, so that no reader sees new blocks behind it.
+            // Readers find an index by its .idx file: remove it first, so that no reader combines an old .idx
+            // file with new blocks.
             match fs::remove_file(output) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}

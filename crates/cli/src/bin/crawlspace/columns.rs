@@ -156,7 +156,7 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     format!("{begin}\u{2026}{end}")
 }
 
-/// Returns as many characters of the beginning of a text as fit.
+/// Returns the longest beginning of a string that fits.
 fn narrow(text: impl Iterator<Item = char>, room: usize) -> String {
     let mut left = room;
     let fits = |c: &char| {

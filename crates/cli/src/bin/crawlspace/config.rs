@@ -96,7 +96,7 @@ impl Check {
                 if config.hosts.is_empty() {
                     let file = self.file.file.display();
                     say(format_args!(
-                        "{file}: hosts is not set: with --bind to another address than loopback, requests may name any host (note)"
+                        "{file}: note: hosts is not set: if --bind is not a loopback address, requests may name any host"
                     ));
                 }
                 writeln!(out, "OK").map(|()| true)

@@ -74,7 +74,7 @@ impl Asking {
         self.sharding.open(&self.server).map_err(io::Error::other)
     }
 
-    /// Returns the name of a sharded index, or the prefix of another one.
+    /// Returns the name of a sharded index, or the prefix of an unsharded one.
     fn name(&self) -> &Bytes {
         let sharded = self.sharding.sharded.as_ref();
         sharded.unwrap_or(&self.server.prefix)

@@ -9,7 +9,8 @@ use std::time::Duration;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// Maximum time for a running query or call when the program exits. No data that readers see depend on it.
+/// Maximum time for a running query or call when the program exits. Aborting such a call never affects data that
+/// readers see.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Returns a flag that becomes true on SIGTERM and Ctrl-C. If the program does not end within a few seconds, the

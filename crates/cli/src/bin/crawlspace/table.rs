@@ -99,7 +99,7 @@ pub(crate) fn share(part: u64, whole: u64) -> String {
     format!("{:.1} %", part as f64 * 100.0 / whole as f64)
 }
 
-/// Formats bytes in a fitting unit. Returns an empty text below a kilobyte, because the exact count
+/// Formats bytes in a fitting unit. Returns an empty string below a kilobyte, because the exact count
 /// is printed next to it.
 pub(crate) fn size(bytes: u64) -> String {
     match bytes as f64 {

@@ -50,7 +50,7 @@ pub(crate) struct Add {
     weight: Option<u32>,
 }
 
-/// The source of the group of a URL.
+/// Method that determines the group of a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum GroupOf {
     Host,

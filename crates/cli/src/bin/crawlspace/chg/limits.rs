@@ -43,8 +43,8 @@ pub(crate) struct Limit {
         required_unless_present_any = ["parallel", "gap", "delay", "done"]
     )]
     budget: Option<Budget>,
-    /// Number of done URLs of a crawl after which the group is not fetched from for this crawl, or none for no limit.
-    /// The frontier must be packed.
+    /// Number of done URLs of a crawl after which its URLs in this group are no longer fetched, or none
+    /// for no limit. The frontier must be packed.
     #[arg(long, value_name = "N|none", value_parser = done, requires = "execution")]
     done: Option<Done>,
     /// The crawl of --done.

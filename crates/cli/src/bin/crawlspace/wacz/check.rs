@@ -85,7 +85,7 @@ fn print_report(report: &Report) -> io::Result<()> {
                     format!("another file: {file} has {}", bytes(*found))
                 }
                 Presence::WrongHash { file, .. } => {
-                    format!("another file: {file} has another hash")
+                    format!("wrong file: {file} has a different hash")
                 }
             };
             table.row([&package.name, &needed.required.filename, &state]);
