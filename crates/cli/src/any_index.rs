@@ -85,8 +85,8 @@ impl IndexName {
     /// Opens the index. Creates a missing sharded index if its number of shards is given.
     ///
     /// # Errors
-    /// Fails if the server cannot be reached, if the index has another number of shards, or if it is
-    /// missing and the number of shards is not given.
+    /// Fails if the server cannot be reached, if the index has a different number of shards, or if it
+    /// is missing and the number of shards is not given.
     pub fn open(&self, server: &Server) -> Result<AnyIndex, OpenError> {
         let (name, shards) = match self {
             IndexName::Prefix(prefix) => return Ok(Index::on(server, &prefix[..]).into()),

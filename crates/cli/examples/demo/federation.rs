@@ -1,5 +1,5 @@
-//! Serves both crawls over one HTTP API: builds an index of each, a configuration, and sends queries to the
-//! server.
+//! Serves both crawls over one HTTP API: builds an index of each crawl, writes a configuration, starts
+//! the server, and queries it.
 
 use std::fs;
 use std::path::Path;

@@ -148,7 +148,7 @@ pub(super) struct RecordLine {
 pub(super) struct Row {
     pub(super) url: String,
     pub(super) digest: String,
-    /// Size of the record, as text like in other CDXJ rows.
+    /// Size of the record, as a string, as in other CDXJ rows.
     pub(super) length: String,
     pub(super) crawl: String,
     pub(super) wacz_index: String,

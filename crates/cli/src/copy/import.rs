@@ -55,7 +55,7 @@ pub struct Imported {
     pub records: u64,
     /// Number of lines that were skipped.
     pub bad_lines: u64,
-    /// The first of them.
+    /// The first skipped lines, at most 20.
     pub examples: Vec<BadLine>,
 }
 
@@ -198,7 +198,7 @@ impl Importing {
         }
     }
 
-    /// Handles a line of this number.
+    /// Handles a line; `number` is its line number.
     fn take(&mut self, number: u64, line: Line) -> Result<(), Error> {
         match line {
             Line::Index(index) if index.format != FORMAT => {

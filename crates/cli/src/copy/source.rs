@@ -10,7 +10,7 @@ use redis::{Cmd, FromRedisValue};
 use super::{Crawls, Error, PAGE, Standing};
 use crate::any_index::IndexName;
 
-/// Keys that an index has once, besides its sets of crawls and its merged index.
+/// Keys that exist once per index, besides the sets of crawls and the merged index.
 const ONCE: [&str; 7] = [
     "allcounts",
     "canceledcrawls",
@@ -20,7 +20,7 @@ const ONCE: [&str; 7] = [
     "pending:q",
     "last_update_ts",
 ];
-/// Endings of keys that begin like the records of a crawl: only the module writes them.
+/// Suffixes of key names that begin like the key of a crawl's records. Only the module writes these keys.
 const OF_THE_MODULE: [&str; 8] = [
     ":baseline",
     ":added",
@@ -109,7 +109,7 @@ impl Content {
     }
 }
 
-/// Adds two numbers; returns the first text if one is not a number.
+/// Adds two numbers; returns the first string if one is not a number.
 fn sum(first: &[u8], second: &[u8]) -> Vec<u8> {
     let number = |text| std::str::from_utf8(text).ok()?.parse::<i64>().ok();
     match (number(first), number(second)) {
@@ -173,7 +173,7 @@ impl Source {
         }
     }
 
-    /// Returns the key with a name in each shard, in that of the home shard first.
+    /// Returns the key of this name in each shard, the home shard first.
     fn keys(&self, name: impl AsRef<[u8]>) -> impl Iterator<Item = Vec<u8>> {
         let keys = self.prefixes.iter();
         keys.map(move |prefix| [prefix, name.as_ref()].concat())
@@ -287,8 +287,8 @@ impl Source {
         Ok(Profile::Document)
     }
 
-    /// Returns the names of the references that the crawls of a sharded index wrote. The keys of its shards cannot be
-    /// scanned on one server.
+    /// Returns the names of the references that the crawls of a sharded index wrote. A scan of one
+    /// server would miss some of them, because the shards may be on several servers.
     fn references(&self, crawls: &Crawls) -> Result<Vec<Vec<u8>>, Error> {
         let mut names = BTreeSet::new();
         for crawl in crawls.keys() {
@@ -421,7 +421,7 @@ impl Source {
         Ok(details)
     }
 
-    /// Asks for the owners of hashes, which alternate with their records.
+    /// Asks for the owners of the hashes in a list that alternates hash and record.
     fn ask_owners(
         &self,
         batch: &Batch,

@@ -58,8 +58,8 @@ impl Target {
         self.index.shards().iter().rev().map(|shard| shard.prefix())
     }
 
-    /// Sets the profile, and returns the crawls that the target has already. Refuses a target with other crawls than
-    /// those of the source.
+    /// Sets the profile, and returns the crawls that the target has already. Refuses a target that has
+    /// crawls that the source does not have.
     pub(super) fn prepare(&mut self, profile: Profile, crawls: &Crawls) -> Result<Crawls, Error> {
         let target = Error::Target;
         let stats = self.index.stats().map_err(target)?;
@@ -239,7 +239,8 @@ impl Target {
         Ok(())
     }
 
-    /// Ends the copy: crawls that were committed since an earlier run are not uncommitted any more. Packs what is left.
+    /// Ends the copy: removes crawls that were committed since an earlier run from `uncommittedcrawls`. Packs
+    /// what is left.
     pub(super) fn finish(&self, crawls: &Crawls, work: &Work) -> Result<Storage, Error> {
         let ended = crawls
             .iter()

@@ -10,7 +10,7 @@ use crawlspace_index::capture::Capture;
 /// Maximum number of bytes cached per package, and in total.
 const MAX_CACHED: (usize, usize) = (16 << 20, 48 << 20);
 
-/// Size of the records that ends a group of packages, in bytes.
+/// Size of the records, in bytes, at which a group of packages is complete.
 const MAX_GROUP: usize = 64 << 10;
 
 /// A record that can be counted only once every original is in the index.
@@ -53,7 +53,7 @@ impl Identity {
         is_same_date && self.url == other.url
     }
 
-    /// Creates the identity, which is equal for all spellings of date and URL in an index.
+    /// Creates the identity, which is equal for all forms in which an index writes date and URL.
     pub(crate) fn of(date: &[u8], url: &[u8]) -> Identity {
         let digits = date.iter().filter(|byte| byte.is_ascii_digit());
         let date = digits.fold(0u64, |sum, digit| {

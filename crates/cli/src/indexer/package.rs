@@ -92,7 +92,7 @@ impl Package {
     }
 }
 
-/// Reads a non-empty text. Other values, which manifests pass on unchanged, count as missing.
+/// Reads a non-empty string. Other values, which manifests pass on unchanged, count as missing.
 fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     Ok(match Value::deserialize(deserializer)? {
         Value::String(text) if !text.is_empty() => Some(text),
@@ -100,7 +100,7 @@ fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D:
     })
 }
 
-/// Reads a number of bytes, written as a number or as text.
+/// Reads a number of bytes, written as a number or a string.
 fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     Ok(match Value::deserialize(deserializer)? {
         Value::Number(number) => number.as_u64(),
@@ -114,7 +114,7 @@ pub(super) fn is_sha256(hash: &str) -> bool {
     digits.len() == 64 && digits.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
-/// Returns true if both texts encode the same SHA-256, with or without a prefix, in upper or lower
+/// Returns true if both strings encode the same SHA-256, with or without a prefix, in upper or lower
 /// case.
 pub(super) fn is_same_hash(one: &str, other: &str) -> bool {
     plain(one) == plain(other)

@@ -25,7 +25,7 @@ pub(super) struct Sorted {
     pub others: Vec<Package>,
     /// Packages that their crawl lists as finished.
     pub present: Vec<Package>,
-    /// Packages for which their crawl lists another version.
+    /// Packages for which their crawl lists a different version.
     pub replaced: Vec<Failed>,
 }
 

@@ -151,7 +151,7 @@ pub(super) struct Queue {
     crawl: Option<String>,
 }
 
-/// Makes the error for a key whose value no importer writes.
+/// Makes the error for a key whose value was not written by an importer.
 pub(super) fn broken(key: &str, why: String) -> Error {
     let what = "not written by an importer: repair or delete it";
     let kind = redis::ErrorKind::UnexpectedReturnType;

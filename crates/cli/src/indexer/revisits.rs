@@ -47,7 +47,7 @@ struct Settling {
 }
 
 impl Aside {
-    /// Formats the revisits. Returns an empty text for no revisits.
+    /// Formats the revisits. Returns an empty string for no revisits.
     fn to_json(&self) -> String {
         if self.revisits.is_empty() && self.settling.is_none() {
             return String::new();

@@ -28,7 +28,7 @@ pub enum Error {
     /// A setting is invalid.
     #[error("{0}")]
     Setting(String),
-    /// Another mirror holds the lock of this space. The text names it.
+    /// Another mirror holds the lock of this space. The text names that mirror.
     #[error("{0}")]
     Held(String),
     /// The source is empty, but the space is not.

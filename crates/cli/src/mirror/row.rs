@@ -24,7 +24,7 @@ impl Row {
         self.tags.extend(other.tags);
     }
 
-    /// Parses a row with an id and its tags, which are one text separated by spaces.
+    /// Parses a row: an id, and its tags in a single string, separated by spaces.
     pub(crate) fn of_text(kind: Kind, id: &[u8], tags: &[u8]) -> Result<Row, String> {
         let tags = tags.split(|&byte| byte == b' ');
         Row::new(kind, id, tags.filter(|tag| !tag.is_empty()))

@@ -53,7 +53,7 @@ pub(super) type Left = (u64, u64);
 /// Connection to a space, with the space's contents after the last call.
 pub(super) struct Space {
     tags: TagSpace,
-    /// Connection that `tags` uses, for other commands.
+    /// The connection of `tags`, through which other commands are sent.
     server: Server,
     kind: Kind,
     allow_empty: bool,

@@ -1,8 +1,9 @@
 //! Checks that figures in the documentation equal those of docs/benchmarks/, and that limits and defaults equal the
 //! constants in the source.
 //!
-//! [`MEASURED`] and [`CONSTANTS`] list sentences with a placeholder in braces for each number. A placeholder names the
-//! source of the number; the page must contain the sentence with one of the number's usual spellings in that position.
+//! [`MEASURED`] and [`CONSTANTS`] list sentences with a placeholder in braces for each number. A
+//! placeholder names the source of the number; the page must contain the sentence with the number in
+//! that position, written in one of the usual ways.
 
 use std::collections::BTreeSet;
 
@@ -322,7 +323,7 @@ fn blanks(sentence: &str) -> (Vec<(&str, &str)>, &str) {
     )
 }
 
-/// Returns true if the page contains the sentence with one spelling for each placeholder.
+/// Returns true if the page contains the sentence with one of the accepted forms for each placeholder.
 fn contains(
     page: &str,
     sentence: &str,
@@ -502,7 +503,7 @@ pub(super) fn constant(path: &str, name: &str) -> (u64, bool) {
         .unwrap_or_else(|| panic!("{path} gives {name} no value"))
 }
 
-/// Returns the spellings of a value in the documentation.
+/// Returns the forms in which the documentation may write a value.
 pub(super) fn spellings((number, is_duration): (u64, bool)) -> Vec<String> {
     let word = |number: u64| match number {
         1 => Some("a"),

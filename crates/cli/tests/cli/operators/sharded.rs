@@ -154,7 +154,7 @@ fn import_during_a_failover_and_a_reshard_counts_every_record_once() {
 
     let cluster = Cluster::start(3);
     let index = Sharded::open(&cluster.url(), NAME, 12).unwrap();
-    // The failover is on another node than the move.
+    // The failover happens on a different node than the move.
     let failing = cluster.owner(index.shards()[6].prefix());
     let replica = cluster.replica_of(failing);
     let url = cluster.url();

@@ -16,7 +16,7 @@ pub fn crawlspace(server: &Server, prefix: &str, words: &str) -> Outcome {
     outcome(tool(format!("{words} --redis {url} --prefix '{prefix}'")))
 }
 
-/// Runs `crawlspace <words> <more> --redis … --prefix …` with words that are not text.
+/// Runs `crawlspace <words> <more> --redis … --prefix …` with words that need not be UTF-8.
 pub fn crawlspace_bytes(server: &Server, prefix: &[u8], words: &str, more: &[&[u8]]) -> Outcome {
     let mut tool = tool(words);
     tool.args(more.iter().map(|word| OsStr::from_bytes(word)));
