@@ -186,7 +186,7 @@ lint: ## Check formatting, clippy, documentation, and licences and advisories of
 	@scripts/crates
 	@scripts/deny
 
-simulate: ## Fetch a million URIs in simulated time with workers that crash, stall and do things twice (SEED=)
+simulate: ## Fetch a million URIs in simulated time with workers that crash, stall and repeat requests (SEED=)
 	@scripts/need cc libclang redis-server
 	$(CARGO) build --release --package crawlspace
 	CRAWLSPACE_MODULE='$(MODULE)' $(CARGO) run --release --package redis-tests --bin simulate

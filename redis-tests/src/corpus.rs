@@ -7,8 +7,8 @@ use crate::wire::{Reply, Wire, Word};
 /// The date of synthetic records.
 pub const DATE: &str = "20260319102015123";
 
-/// Returns the `n`-th synthetic hash in the written form of the `document` profile. The hash is not
-/// a digest of any content. All 64 hex digits of the hash depend on `n`.
+/// Returns the `n`-th synthetic hash as the `document` profile writes it. The hash is not a digest of
+/// any content. All 64 hex digits of the hash depend on `n`.
 pub fn sha256_of(n: u64) -> String {
     let mut hex = String::from("sha256:");
     let mut state = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);

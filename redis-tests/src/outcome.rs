@@ -102,21 +102,24 @@ pub fn ends(command: impl BorrowMut<Command>, status: i32) -> Outcome {
     outcome(command).exits(status)
 }
 
-/// Fails unless a text contains this part.
+/// Fails unless `text` contains `part`.
 #[track_caller]
 pub fn assert_contains(text: impl Display, part: impl AsRef<str>) {
     let (text, part) = (text.to_string(), part.as_ref());
     assert!(text.contains(part), "{part:?} is not in: {text}");
 }
 
-/// Fails unless a text starts with this.
+/// Fails unless `text` starts with `start`.
 #[track_caller]
 pub fn assert_starts(text: impl Display, start: impl AsRef<str>) {
     let (text, start) = (text.to_string(), start.as_ref());
-    assert!(text.starts_with(start), "{start:?} does not start: {text}");
+    assert!(
+        text.starts_with(start),
+        "does not start with {start:?}: {text}"
+    );
 }
 
-/// Fails if a text contains this part.
+/// Fails if `text` contains `part`.
 #[track_caller]
 pub fn assert_lacks(text: impl Display, part: impl AsRef<str>) {
     let (text, part) = (text.to_string(), part.as_ref());

@@ -6,7 +6,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::process::Command;
 use std::ptr;
 
-/// Runs a program to its end on a pseudo-terminal with `columns` columns, and types a text. Returns
+/// Runs a program to its end on a pseudo-terminal with `columns` columns, and types `typed`. Returns
 /// the exit status and the whole output.
 ///
 /// # Panics

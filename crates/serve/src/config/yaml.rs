@@ -210,7 +210,10 @@ impl Tree {
             ..
         }) = self.open.last()
         {
-            return Err(wrong(position, "a key must be a string: put it into quotes"));
+            return Err(wrong(
+                position,
+                "a key must be a string: put it into quotes",
+            ));
         }
         self.open.push(Open {
             position,

@@ -142,7 +142,7 @@ fn iso(timestamp: &str) -> String {
     )
 }
 
-/// Computes a UUID from a text.
+/// Computes a UUID from a string.
 fn uuid(text: &str) -> String {
     let hex = sha1_smol::Sha1::from(text.as_bytes()).digest().to_string();
     format!(

@@ -10,7 +10,7 @@ impl Series {
         self.0.push(figure);
     }
 
-    /// Formats the median in a unit. Returns an empty text if there are no measurements.
+    /// Formats the median in a unit. Returns an empty string if there are no measurements.
     pub fn shown(&self, unit: impl Fn(f64) -> String) -> String {
         if self.0.is_empty() {
             return String::new();

@@ -30,10 +30,10 @@ const HEADLINES: &[Headline] = headlines! {
     "dedupe" ["", "memory per hash, packed: ratio", "the documented layout by plain commands"]
         "Memory per hash, packed index", "the same records in plain hashes",
         "The index of an archive fits on a much smaller server.";
-    "dedupe" ["D4", "`LOOKUP` of 100 hashes a call, packed", "the documented sequence, pipelined by 100"]
+    "dedupe" ["D4", "`LOOKUP` of 100 hashes a call, packed", "the documented sequence, pipeline depth 100"]
         "Look-ups, 100 hashes per call, packed index", "the documented commands, pipelined",
         "Crawlers that send batches get more look-ups from one server.";
-    "dedupe" ["D1", "`LOOKUP` of one hash, pipelined by 32, packed", "one plain `HGET`"]
+    "dedupe" ["D1", "`LOOKUP` of one hash, pipeline depth 32, packed", "one plain `HGET`"]
         "Look-ups, one hash per call, packed index", "one `HGET`, which does half the work",
         "A single look-up costs more than the cheapest command of Redis.";
     "dedupe-jobs" ["D5", "`COMMIT` of 500 k hashes, plain keys", "the documented client loop, loopback TCP"]

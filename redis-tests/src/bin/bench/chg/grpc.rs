@@ -10,7 +10,7 @@ use crate::report::{Findings, note, table};
 use crate::series::{Series, grouped};
 use crate::{Plan, targets, tool};
 
-/// Measures one service in the process of its client, over an empty frontier.
+/// Measures one service, which runs in the process of its client, over an empty frontier.
 pub fn measure(plan: &Plan) -> Findings {
     let (urls, closed) = (plan.scaled(500_000), plan.scaled(100_000));
     let mut all: HashMap<String, Series> = HashMap::new();

@@ -83,9 +83,9 @@ pub fn measure(plan: &Plan) -> Findings {
         let [bare, unused, used] = &rates;
         let peer = "a server without the module";
         table! { found;
-            "D9", format!("{name} pipelined by 32, module loaded but not used"), peer,
+            "D9", format!("{name}, pipeline depth 32, module loaded but not used"), peer,
                 unused.shown(rate), bare.shown(rate), unused.over(bare), targets::UNUSED;
-            "D9", format!("{name} pipelined by 32, module in use"), peer,
+            "D9", format!("{name}, pipeline depth 32, module in use"), peer,
                 used.shown(rate), bare.shown(rate), used.over(bare), goal;
         }
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 /// Number of hosts. A few of them have most of the pages.
 const HOSTS: u64 = 5_000;
-/// Length of a hash in its written form, in bytes.
+/// Length of a hash as text, in bytes.
 pub const HASH_LEN: usize = 71;
 
 /// Generates the hash and the record of each number.

@@ -55,7 +55,7 @@ pub fn measure(plan: &Plan, scene: &Scene, corpus: &Corpus, hashes: u64) -> Find
     serve(served, false);
     let mut found = Findings::default();
     table! { found;
-        "D11", "`HGET` of the owner and of the record, pipelined by 32, packed", "the same on plain keys",
+        "D11", "`HGET` of the owner and of the record, pipeline depth 32, packed", "the same on plain keys",
             packed.shown(rate), plain.shown(rate), packed.over(&plain), targets::PLAIN_COMMANDS;
     }
     others(plan, &mut found);
@@ -121,7 +121,7 @@ fn others(plan: &Plan, found: &mut Findings) {
             without.push(sums[1] / TURNS as f64);
         }
         table! { found;
-            "", format!("{name} of another client, pipelined by 32, with `dedupe-plain-commands`"), "the same without it",
+            "", format!("{name} of another client, pipeline depth 32, with `dedupe-plain-commands`"), "the same without it",
                 with.shown(rate), without.shown(rate), with.over(&without), Goal::Known;
         }
     }

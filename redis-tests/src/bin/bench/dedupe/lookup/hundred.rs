@@ -40,7 +40,7 @@ pub fn measure(plan: &Plan, scene: &Scene, corpus: &Corpus, hashes: u64) -> Find
         packed.push(run(&scene.packed));
     }
     let mut found = Findings::default();
-    let against = "the documented sequence, pipelined by 100";
+    let against = "the documented sequence, pipeline depth 100";
     compare(
         &mut found,
         redis_tests::rows![

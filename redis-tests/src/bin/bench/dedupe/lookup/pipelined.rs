@@ -16,15 +16,15 @@ use crate::targets;
 const DEPTH: usize = 32;
 /// Name of the row for plain keys. A look-up reads two tables and checks permissions and
 /// visibility.
-const PLAIN: &str = "`LOOKUP` of one hash, pipelined by 32, plain keys";
-const PACKED: &str = "`LOOKUP` of one hash, pipelined by 32, packed";
-const RECORD: &str = "`LOOKUP … FORMAT RECORD` of one hash, pipelined by 32, packed";
+const PLAIN: &str = "`LOOKUP` of one hash, pipeline depth 32, plain keys";
+const PACKED: &str = "`LOOKUP` of one hash, pipeline depth 32, packed";
+const RECORD: &str = "`LOOKUP … FORMAT RECORD` of one hash, pipeline depth 32, packed";
 
 /// The peer of D1, `HGET`: arguments before the hash.
 pub const HGET: &[&[u8]] = &[b"HGET", b"allhashes"];
 /// `DEDUPE.LOOKUP`: arguments before the hash.
 pub const LOOKUP: &[&[u8]] = &[b"DEDUPE.LOOKUP", b""];
-/// `DEDUPE.LOOKUP` that returns the record as one text, as the script does.
+/// `DEDUPE.LOOKUP` that returns the record as a single string, as the script does.
 const LOOKUP_TEXT: &[&[u8]] = &[b"DEDUPE.LOOKUP", b"", b"FORMAT", b"RECORD"];
 
 /// Creates `count` batches of requests. A request consists of `head` and a random hash of `limit`
@@ -40,7 +40,7 @@ pub fn asking(corpus: &Corpus, head: &[&[u8]], count: u64, limit: u64, offset: u
 
 /// Measures known and unknown hashes in both storages, with `HGET` and with Lua.
 pub fn measure(plan: &Plan, scene: &Scene, corpus: &Corpus, hashes: u64) -> Findings {
-    say("D1, D2: look-ups pipelined by 32");
+    say("D1, D2: look-ups with a pipeline depth of 32");
     let script = ok!(scene.plain.wire(), "SCRIPT", "LOAD", LOOKUP_SCRIPT);
     let count = plan.scaled(20_000);
     let known = |head: &[&[u8]]| asking(corpus, head, count, hashes, 0);

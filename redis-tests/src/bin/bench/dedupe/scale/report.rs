@@ -93,7 +93,7 @@ fn rows(stops: &[Stop], end: &End) -> Findings {
     let slice = |ms: f64| time(ms / 1e3);
     let removed = &end.removal.seconds;
     table! { found;
-        "D1", format!("`LOOKUP` of one hash, pipelined by 32, packed, {size}"), "one plain `HGET` on a hash with as many fields",
+        "D1", format!("`LOOKUP` of one hash, pipeline depth 32, packed, {size}"), "one plain `HGET` on a hash with as many fields",
             last.lookups.shown(rate), last.hgets.shown(rate), last.lookups.over(&last.hgets), targets::LOOKUP_PACKED_LARGE;
         "D5", format!("`COMMIT`, a hash, at {size}"), before, last.commits.shown(nanos), first.commits.shown(nanos),
             last.commits.median() / first.commits.median(), Goal::Known;
