@@ -78,7 +78,7 @@ fn group_is_served_until_enough_urls_are_done() {
     assert_eq!(f.figure("next-due-ms"), T0);
     f.fetch("a", "DELAY 0 DONE three");
     f.take_none();
-    // A higher limit lets the group be served again, and so does none.
+    // The group is served again after the limit is raised or removed.
     f.ok("LIMIT a DONE 3 EXECUTION one");
     f.fetch("a", "DELAY 0 DONE one");
     f.take_none();

@@ -247,7 +247,7 @@ fn waiting_clients_get_uris_of_their_execution() {
     let mut theirs = blocked(&server, F, "NEXT BLOCK 0 EXECUTION theirs");
     let mut any = blocked(&server, F, "NEXT BLOCK 0");
     let mut late = blocked(&server, F, "NEXT BLOCK 0 EXECUTION theirs");
-    // Clients behind one that keeps waiting are served.
+    // A client that keeps waiting does not block the clients behind it.
     f.add_uri("theirs", "a", 0, 0, "1");
     assert_eq!(uri(&Lease::only(&theirs.wire.recv())), "1");
     f.add_uri("theirs", "b", 0, 0, "2");

@@ -47,7 +47,7 @@ fn key_identifies_a_url_and_the_payload_comes_back() {
     let discovered =
         f.ok("DISCOVER crawl KEYPAYLOAD ITEMS 2 a 0 3 http://a/1 k1 p1 a 0 0 http://a/2 k2 p2");
     assert_eq!(discovered.ints(), [1, 2]);
-    // The key is the same, so the URL is.
+    // The same key means the same URL.
     let known = f.ok("DISCOVER crawl KEYPAYLOAD ITEMS 1 b 0 0 http://b/ k1 other");
     assert_eq!(known.ints(), [0]);
     assert_eq!(
@@ -55,13 +55,13 @@ fn key_identifies_a_url_and_the_payload_comes_back() {
             .ints(),
         [0]
     );
-    // Lowest depth first.
+    // The URL with the lowest depth is leased first.
     let (chg, token, items) = take(&mut f, "NEXT URIS 1");
     assert_eq!(items, [item("http://a/2", Some("k2"), Some("p2"), 0, 0)]);
     assert_eq!(state(&mut f, "k2"), "leased");
     f.ok(format!("RELEASE {chg} {token} DELAY 0 DONE crawl"));
     assert_eq!(state(&mut f, "k2"), "done");
-    // Without a new word, a lease has seven elements, and the URI is the URL.
+    // Without the new options, a lease has seven elements, and its URI is the URL.
     let lease = f.try_take().unwrap();
     assert_eq!(lease.uri.as_deref(), Some("http://a/1"));
     let why = f.ok("WHY a");

@@ -56,7 +56,7 @@ fn url_is_known_through_its_whole_life() {
     let url = "http://a.example/";
     assert_eq!(state(&mut f, "crawl", url), None);
     assert_eq!(discover(&mut f, "crawl", &[("a", url)]), [1]);
-    // Under another group, it is the same URL.
+    // A URL in another group is still the same URL.
     assert_eq!(discover(&mut f, "crawl", &[("b", url), ("a", url)]), [0, 0]);
     assert_eq!(f.ok(format!("ADDURI crawl b 0 0 {url}")).ints(), [0]);
     assert_eq!(

@@ -127,7 +127,7 @@ fn url_returns_after_the_second_deadline_and_is_given_up() {
             ("u".to_owned(), attempt)
         );
         f.assert_consistent();
-        // The group goes with its last URI.
+        // The group is deleted with its last URI.
         let code = if attempt < 5 { "STALE " } else { "NOCHG " };
         f.refused(format!("DONE {chg} {token} crawl"), code);
         f.refused(format!("EXTEND {chg} {token} 900"), code);
@@ -175,10 +175,10 @@ fn gate_frees_the_host_at_once() {
     f.assert_consistent();
     f.pass(300);
     let (_, third, uris) = take(&mut f, "NEXT URIS 9 GATE 0");
-    // u4 is due since it was scheduled.
+    // u4 has been due since it was scheduled.
     assert_eq!(uris, ["u5", "u4"]);
     f.pass(9700);
-    // u1 comes back, once.
+    // u1 is leased again, but only once.
     let (_, fourth, uris) = take(&mut f, "NEXT URIS 9 GATE 0");
     assert_eq!(uris, ["u1"]);
     assert_eq!(f.ok(format!("DONE {chg} {fourth} crawl")), int(1));

@@ -113,7 +113,7 @@ fn queued_url_ends_or_moves_within_its_group() {
     f.release(&lease, "DELAY 0 DONE crawl");
     assert!(f.try_take().is_none());
     assert_eq!(f.ok("INFO").field("next-due-ms"), int(LATER));
-    // Forward again: its group is due at once.
+    // The URL is due earlier again, so its group is due at once.
     assert_eq!(settle(&mut f, "ITEMS 1 x 1 0"), 1);
     assert_eq!(f.ok("INFO").field("next-due-ms"), int(T0));
     assert_eq!(take(&mut f).uri.as_deref(), Some("1"));
@@ -257,7 +257,7 @@ fn payload_of_a_scheduled_url_is_replaced_in_every_state() {
         let (_server, mut f) = packed();
         bring(&mut f, state);
         assert_eq!(settle(&mut f, "PAYLOAD ITEMS 1 b u 0 first"), 1, "{state}");
-        // Only the payload changes; then nothing; without PAYLOAD, it stays.
+        // The first call changes only the payload. The second call has no PAYLOAD, and changes nothing.
         assert_eq!(settle(&mut f, "PAYLOAD ITEMS 1 b u 0 second"), 1);
         assert_eq!(f.ok("SETTLE crawl ITEMS 1 b u 0").ints(), [0]);
         f.pass(700_000);

@@ -1,4 +1,4 @@
-//! `CHG.URIS … EXECUTION`: lists of the URLs of an execution, and spaces that keep the texts of done URLs.
+//! `CHG.URIS … EXECUTION`: lists of the URLs of an execution, and spaces that keep done URLs in full.
 
 use std::collections::BTreeSet;
 
@@ -77,7 +77,7 @@ fn urls_that_are_done_are_listed_with_their_texts() {
         done("ip", "https://a.example/2", nil(), 200),
     ];
     assert_eq!(all, expected);
-    // The text goes with the record, and comes back when the URL is done again.
+    // The stored URL is deleted with the record, and stored again when the URL is done again.
     f.ok("FORGET crawl URIS 1 key");
     f.ok("DISCOVER crawl URI FRESH 0 ITEMS 1 a.example 0 1 https://a.example/1");
     let list = "EXECUTION crawl STATE DONE";

@@ -187,7 +187,7 @@ fn replies_are_those_of_a_plain_index() {
             assert_eq!(given, expected, "{key} {options:?}");
         }
     }
-    // A server that knows the option gives fields only; others refuse it.
+    // Servers that know the option return only fields; other servers refuse it.
     let [expected, given] = wires
         .each_mut()
         .map(|c| c.call(&["HSCAN", "p:h:b", "0", "COUNT", "500", "NOVALUES"]));
@@ -348,7 +348,7 @@ fn commit_of_plain_clients_does_not_decide_about_a_new_index() {
         "0 20260319102015 http://e/ 1"
     );
     ok!(c, "SADD", "other:allcrawls", "x");
-    // The indexes are looked at in the order of these commits.
+    // The module packs the indexes in the order of these commits.
     until("the later commit is packed", || {
         c.plain("EXISTS other:h:x") == int(0)
     });
@@ -374,7 +374,7 @@ fn records_of_a_running_crawl_are_packed_while_it_runs() {
         calls.push(call("p:allhashes", "running"));
     }
     c.wire().pipeline(calls);
-    // Ten thousand of them are packed at once, and others after a minute.
+    // Ten thousand records are packed at once, the remaining ones after a minute.
     until("its records are packed", || {
         c.plain("HKEYS p:h:running").items().len() < 1000
     });

@@ -175,7 +175,7 @@ fn page(name: &str) -> String {
     std::fs::read_to_string(&page).unwrap_or_else(|e| panic!("{}: {e}", page.display()))
 }
 
-/// Returns the literal words of a text: words in capitals, and tokens of the command.
+/// Returns the literal words of `text`: words in capitals, and tokens of the command.
 fn tokens_in(text: &str, grammar: &Grammar) -> BTreeSet<String> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric());
     let tokens = grammar.tokens();

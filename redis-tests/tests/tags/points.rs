@@ -199,7 +199,7 @@ fn in_a_regex_a_dollar_sign_is_the_regex_s_own() {
     }
     s.ok_with("POINTSET", &["literal", "filename~\\$1$"]);
     assert_eq!(s.kept("POINT literal FORMAT FILE", &files), ["$1"]);
-    // In other texts, a dollar sign is doubled.
+    // In other text, a dollar sign is doubled.
     s.ok("POINTSET v-(.) filename=$$1|filename*=x$$|x$1");
     assert_eq!(s.kept("POINT v-d FORMAT FILE", &files), ["$1", "x$"]);
 }

@@ -12,7 +12,7 @@ const SHA1_BASE32: &str = "3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ";
 const SHA1_HEX: &str = "da39a3ee5e6b4b0d3255bfef95601890afd80709";
 const MD5: &str = "d41d8cd98f00b204e9800998ecf8427e";
 
-/// Returns notations of the same hash; the written form of the `document` profile is first.
+/// Returns the equivalent notations of a hash, starting with the one that the `document` profile writes.
 fn spellings() -> Vec<Vec<String>> {
     vec![
         vec![

@@ -42,7 +42,7 @@ const OLDEST: Crawlee = Crawlee {
         "hatchling",
     ],
     tests: "1.0.0",
-    // They expect that a purge keeps the number of handled requests. Later versions changed that.
+    // These tests expect that a purge keeps the number of handled requests. Later versions changed that.
     excluded: &["test_purge", "test_purge_on_start_enabled"],
 };
 

@@ -4,7 +4,7 @@ use redis_tests::Rng;
 
 use crate::model::pattern::{Bytes, Fill, Node, Pattern};
 
-/// A text, of which parts may come from the name of a point.
+/// Text whose parts may come from the name of a point.
 #[derive(Clone, Debug)]
 pub struct Text(pub Vec<Piece>);
 
@@ -274,7 +274,7 @@ impl Writer<'_> {
         self.written(text, VALUE)
     }
 
-    /// Formats a text, with quotes only if it contains one of these bytes.
+    /// Formats text, with quotes only if it contains one of these bytes.
     fn written(&mut self, text: &Text, signs: &[u8]) -> Bytes {
         let bytes = if self.point {
             text.template()

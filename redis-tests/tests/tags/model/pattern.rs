@@ -78,14 +78,14 @@ impl Pattern {
         all
     }
 
-    /// Formats the pattern as a regex. Writes inserted texts as references, as in a point.
+    /// Formats the pattern as a regex. Writes inserted text as references, as in a point.
     pub fn regex(&self) -> Bytes {
         let mut out = Vec::new();
         write(&self.0, &mut out);
         out
     }
 
-    /// Returns the pattern with the texts inserted. Returns `None` if a text is missing.
+    /// Returns the pattern with all text inserted. Returns `None` if some of it is missing.
     pub fn filled(&self, fill: &dyn Fn(&Fill) -> Option<Bytes>) -> Option<Pattern> {
         let nodes = self.0.iter().map(|node| match node {
             Node::Fill(what) => fill(what).map(Node::Literal),
@@ -233,7 +233,7 @@ fn write(nodes: &[Node], out: &mut Bytes) {
                     ),
                 }
             }
-            // Only points have inserted texts. They format their regexes part by part.
+            // Only points have inserted text. They format their regexes part by part.
             Node::Fill(_) => panic!("nothing to fill in here"),
         }
     }

@@ -42,7 +42,7 @@ pub struct Point {
     pub text: Bytes,
 }
 
-/// An expression with all texts inserted.
+/// An expression with the text of all groups inserted.
 #[derive(Clone, Debug)]
 pub enum Clear {
     Any,
@@ -214,7 +214,7 @@ impl Space {
         all
     }
 
-    /// Finds the point to which a name refers, and the texts of its groups.
+    /// Finds the point to which a name refers, and the text of its groups.
     fn resolve(&self, name: &[u8]) -> Option<(&Point, BTreeMap<String, Bytes>)> {
         if let Some(point) = self
             .points
@@ -293,7 +293,7 @@ impl Space {
         clear
     }
 
-    /// Expands the expression of a point or of a client with the texts of the groups.
+    /// Expands the expression of a point or of a client with the text of the groups.
     fn clear(
         &self,
         expression: &Expression,
