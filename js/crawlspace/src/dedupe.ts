@@ -26,7 +26,7 @@ export type Claim =
   | { readonly state: "claimed"; readonly token: string }
   | { readonly state: "pending"; readonly holder: Buffer; readonly left: number };
 
-/** The outcome of a claim whose original is one text, `crawl waczIndex date url size`. */
+/** The outcome of a claim whose original is a single value, `crawl waczIndex date url size`. */
 export type TextClaim =
   | { readonly state: "dupe"; readonly text: Buffer }
   | Exclude<Claim, { readonly state: "dupe" }>;
@@ -133,7 +133,7 @@ export interface ListedCrawl extends CrawlFigures {
   readonly progress: number | null;
 }
 
-/** A profile of key names and spellings. */
+/** A profile of key names and hash format. */
 export type Profile = "document" | "browsertrix";
 
 /** The result of a move between storages. */
@@ -232,7 +232,9 @@ export class Dedupe {
     return list(await this.link.call(words, REPEAT)).map(maybeOriginal);
   }
 
-  /** Looks up payloads by hash, and returns each original as one text, `crawl waczIndex date url size`, or null. */
+  /**
+   * Looks up payloads by hash, and returns each original as a single value, `crawl waczIndex date url size`, or null.
+   */
   async lookupText(hashes: readonly Bytes[], options: { readonly crawl?: Bytes | undefined } = {}): Promise<(Buffer | null)[]> {
     if (hashes.length === 0) return [];
     const words: Word[] = ["DEDUPE.LOOKUP", this.prefix];
@@ -275,7 +277,7 @@ export class Dedupe {
     return claim.state === "dupe" ? { state: "dupe", original: originalOf(claim.found) } : claim;
   }
 
-  /** Claims a payload as {@link claim} does, and returns the original of a known payload as one text. */
+  /** Claims a payload as {@link claim} does, and returns the original of a known payload as a single value. */
   async claimText(crawl: Bytes, hash: Bytes, options: ClaimOptions): Promise<TextClaim> {
     const claim = await this.claims(crawl, hash, options, ["FORMAT", "RECORD"]);
     return claim.state === "dupe" ? { state: "dupe", text: bytes(claim.found) } : claim;

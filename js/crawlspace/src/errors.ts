@@ -50,7 +50,7 @@ export class KnownError extends CrawlspaceError {}
 export class LeasedError extends CrawlspaceError {}
 /** `LOADING`: the server is loading its data. */
 export class LoadingError extends CrawlspaceError {}
-/** `MIXED`: a plain key is where a packed frontier has a marker. */
+/** `MIXED`: a plain key exists under the name of a marker of a packed frontier. */
 export class MixedError extends CrawlspaceError {}
 /** `NOCHG`: the group does not exist. */
 export class NoGroupError extends CrawlspaceError {}
@@ -62,7 +62,7 @@ export class NoHashError extends CrawlspaceError {}
 export class NoPermissionError extends CrawlspaceError {}
 /** `NOPOINT`: no access point has this name. */
 export class NoPointError extends CrawlspaceError {}
-/** `NOSTAGE`: no staged copy exists, or it holds another number of ids. */
+/** `NOSTAGE`: no staged copy exists, or it holds a different number of ids. */
 export class NoStageError extends CrawlspaceError {}
 /** `NOURLS`: the index by URL does not exist or is incomplete. */
 export class NoUrlsError extends CrawlspaceError {}

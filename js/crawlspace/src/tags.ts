@@ -142,7 +142,7 @@ export class Tags {
     return each(bytes)(await this.filtering(lines, condition, "LINES"));
   }
 
-  /** Returns the lines of a text that pass, as a text with a line feed after each line. */
+  /** Returns the given lines that pass, as a single value with a line feed after each line. */
   async filterText(lines: Bytes, condition: Condition = {}): Promise<Buffer> {
     return bytes(await this.filtering(lines, condition, "LINES"));
   }

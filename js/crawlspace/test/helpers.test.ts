@@ -283,7 +283,7 @@ for (const kind of KINDS) {
         await d.revisit("c", [{ hash, size: 1 }]);
         await f.add("c", [{ group: `g${n % 7}` }]);
       };
-      // One after the other and at the same time.
+      // Ten batches of six concurrent calls.
       for (let n = 0; n < 60; n += 6) await Promise.all([0, 1, 2, 3, 4, 5].map((i) => each(n + i)));
       await f.next({ block: 200, group: undefined as never, lease: 1 });
     } finally {

@@ -18,8 +18,9 @@ import crawlspace
 from crawlspace import aio
 
 CRAWL = "crawl-1"
-#: Milliseconds for which the lease and the claim of a dead worker last. A claim whose reply was lost is waited for, so it
-#: must last for less than a lease. In the cluster, no worker dies, and both last for much longer than a failover.
+#: Milliseconds for which the lease and the claim of a dead worker last. Workers wait for a claim whose reply was lost,
+#: so a claim must last for less than a lease. In the cluster, no worker dies, and both last for much longer than a
+#: failover.
 LASTING, LASTING_IN_CLUSTER = (8_000, 2_000), (60_000, 30_000)
 TASKS = 3
 

@@ -222,8 +222,8 @@ class CrawlspaceRequestQueueClient(RequestQueueClient):
     async def get_request(self, unique_key: str) -> Request | None:
         """Returns a request of the queue.
 
-        A request that is in progress in this client is returned as it is. The frontier does not return others by key:
-        if their unique key is a URL, they have this URL, and otherwise the result is None.
+        A request that is in progress in this client is returned unchanged. The frontier does not return the data of
+        other requests: for a known key that is a URL, the result is a new request for this URL, otherwise None.
         """
         self._touch()
         if held := self._held.get(unique_key):
@@ -299,7 +299,7 @@ class CrawlspaceRequestQueueClient(RequestQueueClient):
         return (await self._figures()).uris == 0
 
     async def give_back(self) -> None:
-        """Returns the requests in progress in this client to the queue."""
+        """Puts the requests that this client has in progress back into the queue."""
         if self._keeper is not None:
             self._keeper.cancel()
             self._keeper = None

@@ -153,7 +153,7 @@ class NoPoint(Error):
 
 
 class NoStage(Error):
-    """No staged copy exists, or it holds another number of ids."""
+    """No staged copy exists, or it holds a different number of ids."""
 
     code = "NOSTAGE"
 

@@ -391,7 +391,7 @@ class Claim(NamedTuple):
     left: Optional[int] = None
     #: The WACZ file that holds the record of a ``dupe``, if the call asked for it.
     filename: Optional[bytes] = None
-    #: The original of a ``dupe`` as one text, if the call asked for it.
+    #: The original of a ``dupe`` as a single value, if the call asked for it.
     text: Optional[bytes] = None
 
 

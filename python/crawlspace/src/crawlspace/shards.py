@@ -45,7 +45,7 @@ def prefixes(name: Bytes, shards: int) -> List[bytes]:
 
 
 def shard_of(hash: Bytes, shards: int) -> int:
-    """Returns the number of the shard of a hash, which is the same for all spellings of the hash."""
+    """Returns the number of the shard of a hash, which is the same for all encodings of the hash."""
     hash = data(hash)
     _, label, value = hash.rpartition(b":")
     bits = _bits_of(hash)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from scrapy import Spider
     from scrapy.http import Response
 
-#: Key of ``meta`` in requests that were sent: the slot that this package set, or an empty text if the spider set one.
+#: Key of ``meta`` in requests that were sent: the slot that this package set, or an empty string if the spider
+# set one.
 MARK = "crawlspace_slot"
 #: Keys of ``meta`` that describe a fetch, not a request.
 TRANSIENT = frozenset((MARK, "download_latency"))

@@ -195,7 +195,7 @@ def lookup_with_wacz(
 def lookup_text(
     prefix: bytes, hashes: Iterable[Bytes], *, crawl: Optional[Bytes] = None
 ) -> Command[List[Optional[bytes]]]:
-    """Returns each original as one text, ``crawl waczIndex date url size``, or None (DEDUPE.LOOKUP)."""
+    """Returns each original as a single value, ``crawl waczIndex date url size``, or None (DEDUPE.LOOKUP)."""
     words: List[Word] = ["DEDUPE.LOOKUP", prefix]
     text(words, b"CRAWL", crawl)
     found = many(hashes)
@@ -373,7 +373,7 @@ def urls(prefix: bytes, on: bool) -> Command[UrlIndex]:
 def wacz_close(
     prefix: bytes, crawl: Bytes, index: int, filename: Bytes, hash: Bytes, size: int, *, rename: bool = False
 ) -> Command[None]:
-    """Marks a WACZ file as finished; ``rename`` allows another name than at its opening (DEDUPE.WACZCLOSE)."""
+    """Marks a WACZ file as finished; ``rename`` allows a new file name (DEDUPE.WACZCLOSE)."""
     words: List[Word] = ["DEDUPE.WACZCLOSE", prefix, data(crawl), index, data(filename), data(hash), size]
     return Command([*words, *([b"RENAME"] if rename else [])], nothing)
 

@@ -10,7 +10,7 @@ from . import Bytes, Command, Word, data, many, nothing, number, same, text, wor
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-#: Lines of a CDX server: one value for each line, or all lines in one text of bytes.
+#: Lines of a CDX server: one value for each line, or all lines in a single bytes object.
 Lines = Union[bytes, Iterable[Bytes]]
 
 
@@ -93,7 +93,7 @@ def filter(key: bytes, lines: Iterable[Bytes], **conditions: "Unpack[Conditions]
 
 
 def filter_text(key: bytes, text: bytes, **conditions: "Unpack[Conditions]") -> Command[bytes]:
-    """Returns the lines of a text that pass, each with a line feed (TAGS.FILTER … BLOB)."""
+    """Returns the lines of ``text`` that pass, each with a line feed (TAGS.FILTER … BLOB)."""
     return Command(_filter(key, data(text), b"LINES", conditions), same, is_job=True)
 
 

@@ -139,7 +139,7 @@ class ShardedIndex:
     def wacz_close(
         self, crawl: Bytes, index: int, filename: Bytes, hash: Bytes, size: int, *, rename: bool = False
     ) -> None:
-        """Marks a WACZ file as finished; ``rename`` allows another name than at its opening."""
+        """Marks a WACZ file as finished; ``rename`` allows a new file name."""
         self.shards()
         self._home.wacz_close(crawl, index, filename, hash, size, rename=rename)
 
