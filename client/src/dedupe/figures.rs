@@ -212,8 +212,7 @@ map_reply! {
         leaked_keys: u64,
         /// Number of crawls that have records but are in no set. This is not an error.
         unlisted_crawls: u64,
-        /// Number of crawls that a purge by Browsertrix has taken out and neither restored nor
-        /// deleted.
+        /// Number of crawls that a purge by Browsertrix has set aside and neither restored nor deleted.
         to_remove_crawls: u64,
         /// Number of outdated lists of further holders (the other crawls that have a hash).
         stale_holders: u64,

@@ -189,7 +189,7 @@ map_reply! {
         problems: Vec<String>,
         /// Total number of errors.
         problems_total: u64,
-        /// True if plain clients wrote to the frontier during the check, so that some findings may be false.
+        /// True if plain clients wrote to the frontier during the check. Some findings may then be false.
         disturbed: bool,
         /// Number of repairs made. `None` for a check, which repairs nothing.
         mended: Option<u64>,

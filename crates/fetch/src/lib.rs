@@ -214,7 +214,7 @@ impl Net {
         let server = server_of(&request.url)?;
         let unpacks =
             !request.headers.contains_key(ACCEPT_ENCODING) && !request.headers.contains_key(RANGE);
-        // TLS requests are tunnelled, so they need no proxy form of the request line.
+        // TLS requests are tunnelled, so their request line has the same form as without a proxy.
         let proxy = self.proxy(&request.url).filter(|_| !server.0);
         let deadline = Instant::now() + limits.first;
         // The server may have closed an idle connection, which is only noticed when it is used. Therefore,

@@ -226,7 +226,7 @@ pub(crate) fn push_with(line: &[u8], members: &str, into: &mut Vec<u8>) -> Range
     begin..into.len()
 }
 
-/// Returns whether bytes are UTF-8. Nearly all lines are ASCII, so that is checked first. The check
+/// Returns whether bytes are UTF-8. Nearly all lines are ASCII, so ASCII is checked first. The check
 /// has no early exit, because lines are short and the compiler can then vectorise the loop.
 pub fn is_utf8(bytes: &[u8]) -> bool {
     let all = bytes.iter().fold(0, |all, byte| all | byte);

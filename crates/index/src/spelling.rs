@@ -1,7 +1,7 @@
 //! Forms of urlkeys: the programs that write indexes canonicalize some URLs differently.
 //!
 //! Crawlspace gives a capture one urlkey: the [`urlkey`] of its URL. Other programs write some keys in
-//! another form, so that an index may contain a capture under another key. In this crate, a *spelling*
+//! another form, so an index may contain a capture under another key. In this crate, a *spelling*
 //! is such a form of urlkeys. [`SPELLINGS`] lists the supported forms; [`keys`] returns all keys that
 //! may hold captures of a URL, and [`canonical`] returns the urlkey of a line.
 
@@ -281,7 +281,7 @@ pub struct OtherKeys {
     /// Keys that also refer to the capture: the keys in the index, and for a request with a body the key of the URL
     /// without the body.
     pub also: Vec<Vec<u8>>,
-    /// True if the JSON of the row is invalid, so that its URL is unknown.
+    /// True if the JSON of the row is invalid. The URL of the row is then unknown.
     pub is_unreadable: bool,
 }
 

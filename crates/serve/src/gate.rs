@@ -261,7 +261,7 @@ impl Gate {
 }
 
 /// Returns the row to check for a record (with the URL and timestamp of the record), and whether that row is the same
-/// capture as `row`, so that the tags of `row` apply. Returns `None` if the record's URL has no key.
+/// capture as `row`. If it is, the tags of `row` apply. Returns `None` if the record's URL has no key.
 fn sent(row: &Row, record: &Record) -> Option<(Row, bool)> {
     let requested = as_requested(&record.target_uri).map(String::from);
     let key = urlkey(&requested.unwrap_or_else(|| record.target_uri.clone())).ok()?;

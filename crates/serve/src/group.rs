@@ -150,7 +150,7 @@ impl Report {
         self.len() == 0
     }
 
-    /// Returns all errors, in the order of the failures. Their texts are for the operator only.
+    /// Returns all errors, in the order of the failures. Their messages are for the operator only.
     #[cfg(test)]
     pub(crate) fn errors(&self) -> Vec<Missing> {
         self.lock().clone()

@@ -6,7 +6,7 @@ use std::fmt;
 use super::resource::record::LoadError;
 use crawlspace_index::source::SourceError;
 
-/// Kind of a failure, in fixed words: without paths, addresses or texts of other servers.
+/// Kind of a failure, in fixed words: without paths, addresses or messages of other servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub(crate) enum Reason {

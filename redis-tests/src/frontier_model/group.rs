@@ -98,8 +98,8 @@ impl Group {
         self.uris == 0 && self.holds.is_empty()
     }
 
-    /// Returns true if the group has a URI that is not leased and may have another lease, so that
-    /// one more fetch can begin now or later.
+    /// Returns true if the group has a URI that is not leased and may have another lease. One more
+    /// fetch can then begin, now or later.
     pub fn is_runnable(&self) -> bool {
         let out = self.holds.len() as i64;
         self.uris > out && out < self.options.parallel

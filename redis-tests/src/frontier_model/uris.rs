@@ -29,7 +29,7 @@ pub struct Leased {
     pub token: i64,
     pub execution: String,
     pub uri: Uri,
-    /// True if the URI was dropped during the lease, so that it is not counted any more.
+    /// True if the URI was dropped during the lease. It is then no longer counted.
     pub dropped: bool,
 }
 

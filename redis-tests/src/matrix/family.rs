@@ -50,8 +50,8 @@ pub struct Family {
     pub fields: &'static [(&'static str, &'static str)],
     /// Arguments of unlimited size, separated by spaces.
     pub unbounded: &'static str,
-    /// Arguments for which errors use another word than their name or token. The word is empty if
-    /// the server cannot know which argument the client meant.
+    /// Arguments that errors call neither by their name nor by their token, and the word that
+    /// errors use. The word is empty if the server cannot know which argument the client meant.
     pub aliases: &'static [(&'static str, &'static str)],
     /// Samples that run in slices. If a late slice finds a key of another type, the command stops.
     /// After the test has deleted the key, the same command completes.

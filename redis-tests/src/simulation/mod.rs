@@ -122,7 +122,7 @@ pub struct Simulation {
 #[derive(Default)]
 struct Shares {
     leases: [u32; HALTING],
-    /// True if an execution has no URIs left, so that the other executions get its share.
+    /// True if an execution has no URIs left. The other executions then get its share.
     over: bool,
 }
 

@@ -398,7 +398,7 @@ fn index_with_the_same_prefix_is_packed_independently() {
     redis_tests::until("the index is being packed", || {
         index.ok("STATS").field("storage") == bulk("packing")
     });
-    // The frontier's job must neither wait for the index's nor be taken for it.
+    // The frontier's job must not wait for the index's job, and must not be mistaken for it.
     assert_eq!(f.ok("PACK"), int(500));
     assert_storage(&mut f, "packed");
     assert_eq!(packing.recv().field("hashes"), int(20_000));

@@ -124,7 +124,7 @@ struct Crawl {
     /// Index of the package that Browsertrix's crawler is writing; `None` if the crawler does not
     /// run.
     writes: Option<usize>,
-    /// True if the crawl uses `--dedupeConcurrent`, so that its sizes may be missing in the totals.
+    /// True if the crawl uses `--dedupeConcurrent`. Its sizes may then be missing in the totals.
     concurrent: bool,
     /// True if commands of the module have written to the crawl.
     is_ours: bool,

@@ -480,7 +480,8 @@ fn prefix_may_begin_with_the_prefix_of_another_index() {
     assert_eq!(c.plain("HSETNX p:h:h:a #1000 x"), int(0));
     assert!(!c.plain("HGET p:h:h:a #1000").is_nil());
     assert_eq!(c.plain("HLEN p:h:a"), int(300));
-    // The name is also that of records of the crawl `h:b` in the other index.
+    // `p:h:h:b` names the records of the crawl `h:b` in the index `p:`, and those of the crawl `b`
+    // in the index `p:h:`.
     c.committed("h:b", 2000..2005);
     assert_eq!(c.plain("HLEN p:h:h:b"), int(5));
 }

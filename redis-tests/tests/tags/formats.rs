@@ -164,7 +164,7 @@ fn headers_and_blank_lines_count_but_are_never_kept() {
     assert_eq!(index.ints(), [1, 4]);
 }
 
-/// Headers whose columns are in another order than documented.
+/// Headers whose columns are not in the documented order.
 const HEADERS: [&str; 4] = [
     " CDX a b a m s k r M V g u",
     " CDX N b a m s k r M S g V",

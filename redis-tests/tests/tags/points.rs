@@ -300,7 +300,7 @@ fn cycles_are_refused() {
             continue;
         }
         let error = no(&mut s, name.as_bytes());
-        // `loop-1` grows with each step, so that its name may become too long, or the points too
+        // `loop-1` grows with each step. Therefore its name may become too long, or the points too
         // many, before a name occurs again.
         let grown = ["NOPOINT ", "TOOBIG "]
             .iter()

@@ -84,8 +84,8 @@ pub(super) struct Kept {
 }
 
 impl Content {
-    /// Adds the same key of another shard: counts are added, sets are united. Lists and fields that are no sums are only
-    /// in the home shard, which comes first.
+    /// Adds the same key of another shard: counts are added, sets are united. Lists, and fields that are not sums,
+    /// are only in the home shard, which comes first.
     fn join(&mut self, other: Content) {
         match (self, other) {
             (Content::Hash(all), Content::Hash(more)) => {

@@ -53,7 +53,8 @@ impl Target {
         }
     }
 
-    /// Returns the prefixes of the shards, that of the home shard last: a crawl is complete when it is there.
+    /// Returns the prefixes of the shards, that of the home shard last: a crawl is complete once it is in the home
+    /// shard.
     fn prefixes(&self) -> impl Iterator<Item = &[u8]> {
         self.index.shards().iter().rev().map(|shard| shard.prefix())
     }

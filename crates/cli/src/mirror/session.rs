@@ -130,8 +130,8 @@ impl Session {
         alive.map_err(Error::postgres("PostgreSQL"))
     }
 
-    /// Queries the current rows of these ids; an id without row gets no tags. Invalid rows are returned as error texts
-    /// instead.
+    /// Queries the current rows of these ids; an id without row gets no tags. For invalid rows, error messages are
+    /// returned instead.
     pub(crate) fn ask(&mut self, ids: &BTreeSet<String>) -> Result<(Vec<Row>, Vec<String>), Error> {
         let list: Vec<&str> = ids.iter().map(String::as_str).collect();
         let asked = self.client.query(&self.some, &[&list]);

@@ -171,8 +171,8 @@ impl Identity {
         self.id.is_some() || !self.concurrent_to.is_empty()
     }
 
-    /// Returns true if one of the two records names the other one, and they have the same URI. The field holds in both
-    /// directions (WARC 1.1, section 5.7).
+    /// Returns true if one of the two records names the other one, and they have the same URI. The field applies in
+    /// both directions (WARC 1.1, section 5.7).
     fn is_concurrent_to(&self, other: &Identity) -> bool {
         let names = |a: &Identity, b: &Identity| {
             b.id.as_ref().is_some_and(|id| a.concurrent_to.contains(id))

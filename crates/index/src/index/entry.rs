@@ -22,7 +22,7 @@ pub struct Entry {
     pub(crate) package: u64,
     /// The version of the package file, if the package is local.
     pub(super) made_of: Option<FileVersion>,
-    /// True if the file is not sorted, so that each query reads all of it.
+    /// True if the file is not sorted. Each query then reads all of it.
     pub(super) unsorted: bool,
     /// The version of the file that the inspection examined.
     pub(super) inspected: Mutex<Option<FileVersion>>,

@@ -71,7 +71,7 @@ pub struct Files {
     directory: Option<Arc<Directory>>,
     /// The entries that can contain one of the wanted urlkeys. If `None`, all entries are searched.
     candidates: Option<Candidates>,
-    /// True if each block is read only once, so that caching is useless.
+    /// True if each block is read only once. Caching is then useless.
     passing: bool,
     /// Timeout of a read on a server, if the query searches several files.
     patience: Option<Duration>,

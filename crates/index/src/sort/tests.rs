@@ -120,7 +120,7 @@ fn two_threads_give_the_same_order() {
 
 #[test]
 fn growing_common_prefixes_do_not_overflow_the_stack() {
-    // Each line is a prefix of the previous one, so that each pair differs in another piece of the
+    // Each line is a prefix of the previous one, so each pair differs in another piece of the
     // key.
     let lines = (0..3000).map(|n| (vec![b'a'; 3000 * 7 - n * 7], 0..3000 * 7 - n * 7));
     let lines: Vec<_> = lines.collect();

@@ -69,7 +69,7 @@ pub(crate) struct Inspection {
 /// The reason why an index file cannot be searched, as a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
-    /// The lines are not sorted, so that each query has to read the whole file.
+    /// The lines are not sorted, so each query has to read the whole file.
     Unsorted(String),
     /// The format is not supported.
     Unread(String),

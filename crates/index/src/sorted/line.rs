@@ -163,7 +163,8 @@ pub struct Writer {
     rows: Vec<(usize, usize, Shape, u64)>,
     /// The urlkey and the timestamp of the last row of the previous batch.
     last: Vec<u8>,
-    /// The urlkey and the timestamp of the last row as they are in its file, if the row does not have the `Z`.
+    /// The urlkey and the timestamp of the last row as written in its file. Only set if that timestamp ends with a
+    /// `Z`, which the row omits.
     zoned: Option<Vec<u8>>,
 }
 

@@ -27,8 +27,8 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Creates an empty draft. The caller holds the lock of the entry, so that leftovers of previous builders can be
-    /// removed.
+    /// Creates an empty draft. The caller holds the lock of the entry. Therefore, leftovers of previous builders can
+    /// be removed.
     pub(super) fn new(entry: &Path, form: Form, manifest: Manifest) -> Result<Draft, Error> {
         let folder = temporary(entry);
         remove(&folder)?;

@@ -15,7 +15,7 @@ use super::{Form, is_absent, manifest_of, with_end};
 pub enum Eviction {
     /// The entry was removed.
     Gone,
-    /// The entry is in use, or was used within the grace period, so that a process may be about to open it.
+    /// The entry is in use, or was used within the grace period, so a process may be about to open it.
     InUse,
     /// The entry is being built.
     BeingBuilt,

@@ -1,6 +1,6 @@
 //! Merges a `crawl.log` with the CDX of the same job, which yields the captures and the positions of their records.
 //!
-//! Both files are sorted by URL, so that one pass is enough. If a URL has several lines, each becomes
+//! Both files are sorted by URL, so one pass is enough. If a URL has several lines, each becomes
 //! a row.
 //!
 //! The position of a capture is, in order of preference,

@@ -139,7 +139,7 @@ fn unused_lock_files_are_removed_with_their_entries() {
     let lock = Lock::try_acquire(&held)
         .expect("a lock file")
         .expect("a lock");
-    // The lock file is new, so that another process may be about to lock it.
+    // The lock file is new, so another process may be about to lock it.
     collect(root.path(), &Limits::default(), false, &Work::default()).expect("a collection");
     assert!(with_end(&other, ".working").exists());
     collected(&root, true);

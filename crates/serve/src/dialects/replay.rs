@@ -277,7 +277,7 @@ fn fields(captured: &Captured, target: &str, memento: impl Fn(&str) -> String) -
             headers.append(own, value.clone());
         }
         let original = HeaderName::from_bytes(format!("{ORIGINAL}{lower}").as_bytes());
-        // Fields that describe the unchanged body need no copy of the original.
+        // Fields that describe the unchanged body keep their names, and are not sent twice.
         if let (Ok(original), false) = (original, keeps && lower.starts_with("content-")) {
             headers.append(original, value);
         }

@@ -290,8 +290,8 @@ impl TimeMap {
         }
     }
 
-    /// Returns whether the query omits no mementos, so that the first memento of the answer is the first memento of the
-    /// URL.
+    /// Returns whether the query omits no mementos. If so, the first memento of the answer is the first memento of
+    /// the URL.
     fn is_whole(&self) -> bool {
         let query = &self.query;
         query.match_type == MatchType::Exact

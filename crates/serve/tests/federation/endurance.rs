@@ -71,7 +71,7 @@ fn ten_thousand_queries_with_a_hanging_source_leak_nothing() {
         });
     };
     let (files, memory) = (|| open_files_of(pid), || memory_of(pid) >> 10);
-    // Every group has been queried once, so that one-time allocations are done: each group keeps its own file
+    // Every group has been queried once, so one-time allocations are done: each group keeps its own file
     // open.
     ask(0, GROUPS);
     let (open, before) = (files(), memory());

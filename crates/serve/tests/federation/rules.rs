@@ -153,7 +153,7 @@ fn revisit_does_not_disclose_a_hidden_original() {
             "Content-Type", "application/http; msgtype=response";
         ];
         let slot = shelf.record("a.warc", &fields, HTTP.as_bytes());
-        // The row locates the original, so that no lookup is needed.
+        // The row locates the original, so no lookup is needed.
         let more = format!(
             ", \"digest\": \"{digest}\", \"mime\": \"warc/revisit\", \"orig.filename\": \"a.warc\", \
              \"orig.offset\": \"{}\", \"orig.length\": \"{}\"",

@@ -138,7 +138,7 @@ impl<T> Seen<T> {
 
 /// Current state of a server.
 pub(crate) struct Observation {
-    /// Numeric fields of `INFO`; those of the module without `crawlspace_`.
+    /// Numeric fields of `INFO`. The prefix `crawlspace_` of the module's fields is removed.
     pub(crate) info: BTreeMap<String, u64>,
     /// Text fields of the server's own `INFO`.
     pub(crate) texts: BTreeMap<String, String>,

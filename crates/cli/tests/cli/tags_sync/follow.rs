@@ -95,7 +95,7 @@ fn empty_payload_and_truncate_reload_everything() {
     .unwrap();
     sync.loaded_after(2);
     stage.settled(&mut sql);
-    // A row deleted and restored in one transaction needs no load.
+    // Nothing is loaded for a row that was deleted and restored in one transaction.
     sql.batch_execute("NOTIFY crawlspace_tags, 'coll:7 coll:8\ncoll:9'")
         .unwrap();
     until("three ids are queried again", || {

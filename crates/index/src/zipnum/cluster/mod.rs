@@ -41,7 +41,7 @@ pub(crate) struct Cluster {
     hinted: bool,
     /// The part that contains the blocks whose index lines name no part.
     part: Box<str>,
-    /// True if the part was listed together with the index, so that a missing part means that both have changed.
+    /// True if the part was listed together with the index. If the part is missing later, both have changed.
     listed: bool,
 }
 

@@ -158,7 +158,7 @@ fn rebuilding_a_job_refreshes_sets_and_other_kinds() {
     };
     let before = images("image/png");
     assert!(before > 1);
-    // The size stays the same, so that only reading the file reveals the change.
+    // The size stays the same, so only reading the file reveals the change.
     let path = stage.archive().join("7-metadata-1.warc");
     let (crawl_log, cdx) = stage.logs(7, 100);
     let text = String::from_utf8(crawl_log)

@@ -60,7 +60,8 @@ pub(crate) fn step(text: &str) -> Step {
     step.clone()
 }
 
-/// Asserts that both texts define one collection with one source of this kind and these loaders.
+/// Asserts that both configurations define one collection, which has one source of this kind and
+/// these loaders.
 fn same(long: &str, short: &str, kind: &SourceKind, resource: &[Loader]) {
     for text in [long, short] {
         let config = good(text);

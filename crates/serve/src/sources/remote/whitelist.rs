@@ -257,8 +257,8 @@ fn timestamp(given: &str) -> Option<Cow<'_, str>> {
     })
 }
 
-/// Returns the urlkey of a request with a body. Only the other server knows the body, so that part
-/// of the claimed key is trusted; the rest is checked against the URL.
+/// Returns the urlkey of a request with a body. Only the other server knows the body, so the part of the claimed key
+/// that encodes the body is trusted; the rest is checked against the URL.
 fn key_with_method(urlkey: &str, claimed: &str) -> Option<String> {
     if !claimed.contains(METHOD) || claimed.len() > MAX_URL {
         return None;

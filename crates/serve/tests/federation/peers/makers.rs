@@ -58,7 +58,7 @@ fn warc(folder: &Path) -> (Corpus, PathBuf) {
 fn assert_whole(stage: &Stage, name: &str, family: Family, corpus: &Corpus) {
     let mut client = Client::new(stage, name);
     let all = by_urlkey(&corpus.rows);
-    // warcio.js reads some header fields as ISO 8859-1, so that the URL of the row differs.
+    // warcio.js reads some header fields as ISO 8859-1, so the URL of the row differs.
     let is_read = |row: &&Row| family == Family::Python || row.url.is_ascii();
     for (n, row) in corpus.rows.iter().filter(is_read).enumerate() {
         let expected = Expected::new(&all, row, family);

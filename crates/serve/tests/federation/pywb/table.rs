@@ -18,7 +18,7 @@ pub enum Accepted {
     /// An invalid parameter is refused with 400 and a JSON `message` (a rule of this API). pywb uses a default, or
     /// fails with 500 or 503.
     BadParameter,
-    /// Both refuse a parameter with 400 and a JSON `message`, with different texts.
+    /// Both refuse a parameter with 400 and a JSON `message`, but the messages differ.
     BothRefuse,
     /// An unknown collection is 404 with a JSON `message`. pywb treats it as a folder that may appear later, and
     /// returns no rows.

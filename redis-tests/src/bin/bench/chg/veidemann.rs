@@ -8,7 +8,7 @@
 //! * A release is not checked against the lease, and counts can become negative.
 //!
 //! One defect is not reproduced: the original script for adding puts the execution's id into
-//! `chg_wait` instead of the group's, so that no page would ever be fetched. Here, the script adds
+//! `chg_wait` instead of the group's, so no page would ever be fetched. Here, the script adds
 //! the group's id.
 
 use std::sync::Arc;
@@ -80,7 +80,7 @@ impl Scripts {
     }
 
     /// Sends the two calls that queue the `i`-th URI of a group. In the queue of an execution, all
-    /// scores are 0, so that the members are sorted by depth and then by time.
+    /// scores are 0, so the members are sorted by depth and then by time.
     pub fn queue(&self, feeder: &mut Feeder, hosts: &Hosts, chg: u64, i: u64, at: u64) {
         let (keep, id) = (&self.keep, hosts.chg(chg));
         let (execution, weight) = hosts.execution(i);

@@ -31,7 +31,8 @@ pub(crate) struct Dump {
     /// The crawl.
     #[arg(value_name = "EXECUTION", value_parser = Bytes::parser())]
     execution: Bytes,
-    /// Print the done URLs instead, without depth and time. The crawl must keep their texts (CHG.SPACE … TEXT YES).
+    /// Print the done URLs instead, without depth and time. The crawl must keep done URLs in full (CHG.SPACE … TEXT
+    /// YES).
     #[arg(long)]
     done: bool,
 }
