@@ -23,10 +23,10 @@ pub struct FileHost {
 pub struct Manners {
     /// True to answer range requests with 206; false to always send the whole file with 200.
     pub ranges: bool,
-    /// An error status, and the number of requests at the start that get it.
+    /// An error status, and the number of first requests that get it.
     pub failing: Option<(u16, u32)>,
-    /// Number of bytes after which the server closes the connection, and the number of responses at
-    /// the start for which it does so.
+    /// Number of bytes after which the server closes the connection, and the number of first
+    /// responses for which it does so.
     pub cut: Option<(u64, u32)>,
     /// Number of bytes of a response after which the server sends no more data and keeps the
     /// connection open.

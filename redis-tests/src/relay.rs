@@ -34,7 +34,7 @@ struct State {
     refuses: bool,
     connections: Vec<TcpStream>,
     closing: bool,
-    /// Port of the server to which new connections lead.
+    /// Port of the server to which new connections are forwarded.
     server: u16,
 }
 

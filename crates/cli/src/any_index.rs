@@ -63,7 +63,7 @@ calls! {
 pub enum IndexName {
     /// The prefix of its keys.
     Prefix(Vec<u8>),
-    /// The name of a sharded index, and the number of shards with which a missing one is created.
+    /// The name of a sharded index, and the number of shards to create if the index does not exist.
     Sharded(Vec<u8>, Option<u16>),
 }
 

@@ -34,7 +34,7 @@ use crate::source::{Limits, SourceError};
 const PAGE: u64 = 32 << 10;
 /// Maximum size of the page cache, over all files, in bytes.
 const MAX_KEPT: usize = 64 << 20;
-/// Maximum size of a file that is fetched whole, regardless of which part is read, in bytes.
+/// Maximum size in bytes of a file that is fetched whole, regardless of which part is read.
 const SMALL: u64 = 1 << 20;
 /// Maximum readahead for sequential reads, in bytes.
 const MAX_AHEAD: u64 = 1 << 20;

@@ -46,7 +46,7 @@ pub(crate) struct Gate {
     lends: bool,
 }
 
-/// The reader's access point and tag filters, on which tags depend.
+/// The access point and the tag filters of the reader; they determine the tags of captures.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reader<'a> {
     /// The access point.

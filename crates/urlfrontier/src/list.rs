@@ -179,7 +179,7 @@ impl Store {
         Ok(known.saturating_sub(left))
     }
 
-    /// Removes the URLs of a crawl whose state changed before a time, of one queue or of all.
+    /// Removes the URLs of a crawl whose state changed before the given time, in one queue or in all queues.
     pub(crate) async fn purge(
         &self,
         crawl: &str,

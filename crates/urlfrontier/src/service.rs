@@ -399,7 +399,7 @@ fn lossy(bytes: Vec<u8>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Returns a URL with its date and the time of its last change, as listings have it.
+/// Returns a URL with its date and the time of its last change, as in listings.
 fn known_item(
     (url, key, crawl_id): (String, String, String),
     due: Option<Millis>,

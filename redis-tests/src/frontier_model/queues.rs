@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::FrontierModel;
 
-/// Number of entries at each end of `chg_ready` in which a group is searched for.
+/// Number of entries at each end of `chg_ready` that are searched for a group.
 const SEARCHED: usize = 100;
 
 /// Maximum number of groups that become due in the same millisecond and keep their order.

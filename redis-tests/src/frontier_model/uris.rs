@@ -180,8 +180,8 @@ impl Uris {
         Some(chosen.unwrap_or(first).id.clone())
     }
 
-    /// Leases the next URI of an execution: of the due URIs, one with the lowest depth, and of
-    /// these the earliest.
+    /// Leases the next URI of an execution: of the due URIs, those with the lowest depth, and of
+    /// these the earliest one.
     pub fn take(&mut self, token: i64, execution: &str, now: i64) -> Uri {
         let clock = self.clock;
         let mut executions = self.executions.iter_mut();

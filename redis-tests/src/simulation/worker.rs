@@ -35,7 +35,7 @@ impl Deed {
     }
 }
 
-/// Draws the outcome of a fetch, which begins now, of a URI of this execution.
+/// Draws the outcome of fetching a URI of this execution now.
 pub fn plan(
     rng: &mut Rng,
     crawl: &Crawl,

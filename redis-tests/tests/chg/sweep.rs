@@ -165,7 +165,7 @@ fn longest_slice_of_a_large_sweep(rng: &mut Rng) -> i64 {
     assert!(waits.len() > 50, "only {} PINGs were served", waits.len());
     assert!(median < Duration::from_millis(5), "{median:?}");
     assert_eq!(server.info_number("jobs_running"), 0);
-    // The groups leave in the order in which they came.
+    // The groups are leased in the order in which they became due.
     for chg in &order[..10] {
         f.take(chg);
     }

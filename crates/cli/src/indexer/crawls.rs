@@ -11,7 +11,7 @@ use crate::any_index::AnyIndex;
 use crawlspace_client::dedupe::{CrawlState, Doing, Listed as Which, Removed, Retained, Wacz};
 use crawlspace_client::{Ask, Call, Code};
 
-/// Maximum number of reads of the list of crawls while other clients remove crawls.
+/// Maximum number of times the list of crawls is read while other clients remove crawls.
 const MAX_TRIES: usize = 20;
 /// Number of crawls committed per round trip.
 const COMMITTED: usize = 64;

@@ -15,8 +15,8 @@ use crate::Error;
 /// Maximum size of a body without a length, in bytes.
 const MAX_OPEN_BODY: usize = 8192;
 
-/// Maximum number of captures that are kept because the request of the first one may follow, and of requests that are
-/// kept for captures that follow.
+/// Maximum number of captures that are kept until the request of the first one is found, and maximum number of
+/// requests that are kept for later captures.
 const MAX_PENDING: usize = 16;
 /// The last responses and requests of a file, which may belong to records that follow.
 #[derive(Default)]

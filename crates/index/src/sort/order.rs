@@ -27,8 +27,8 @@ const HEAD: usize = 8;
 const PIECE: usize = 7;
 /// Maximum number of entries that are sorted by comparison.
 const MAX_COMPARED: usize = 24;
-/// Length of a common prefix, in bytes, from which keys are compared instead of sorted by pieces,
-/// because each piece is a level of recursion.
+/// Keys with a common prefix of at least this many bytes are compared instead of sorted by pieces, because each piece
+/// is a level of recursion.
 const MAX_RADIX_DEPTH: usize = 64 * PIECE;
 /// Minimum number of entries for which a second thread is used.
 const TWO_THREADS_FROM: usize = 50_000;

@@ -285,8 +285,8 @@ impl Writer {
         true
     }
 
-    /// Writes a line of columns as a line of JSON. A column `-` becomes a member `-`, so that a revisit keeps a status
-    /// that can be replaced by that of its original, and the columns of `output=text` stay aligned.
+    /// Writes a line of columns as a line of JSON. A column `-` becomes a member `-`. Therefore, a revisit keeps a
+    /// status, which the status of its original can replace, and the columns of `output=text` stay aligned.
     fn columns(&mut self, line: &[u8], shape: Shape) -> bool {
         let Ok(Read::Capture(read)) = Line::read(line, Format::Cdx) else {
             return false;

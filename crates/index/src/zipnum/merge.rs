@@ -17,7 +17,7 @@ const MAX_INPUTS: usize = 1024;
 /// Maximum number of indexes whose files stay open. If more indexes are merged, a file is opened
 /// for each read.
 const MAX_OPEN_INPUTS: usize = 32;
-/// Compressed size in bytes from which a block counts as large, regardless of its number of lines.
+/// Minimum compressed size in bytes of a block that counts as large, regardless of its number of lines.
 const HEAVY: u64 = 16 << 10;
 /// Number of lines after which progress is reported.
 const PROGRESS_INTERVAL: u64 = 1024;

@@ -13,7 +13,7 @@ use crate::Error;
 use crate::lines::MAX_LINE;
 use crate::sorted::line::Shape;
 
-/// Uncompressed size in bytes from which a block is full, regardless of its number of lines.
+/// Minimum uncompressed size in bytes of a full block, regardless of its number of lines.
 const FULL: usize = 512 << 10;
 /// Size of the text of a batch for a thread, in bytes.
 const BATCH: usize = 128 << 10;

@@ -210,8 +210,8 @@ impl<R: BufRead> Captures<R> {
         begin..begin + rows.take_while(|row| row.date == date).count()
     }
 
-    /// Returns the nearest row of a line in whose second there is no row: a row of the previous
-    /// second, or else of the next second.
+    /// Returns the row nearest to a line if no row has the same second: a row of the previous second, or else of the
+    /// next second.
     fn nearest(&self, line: &Captured<'_>) -> Option<usize> {
         let date = number(line.date);
         let at = self.rows.partition_point(|row| row.date < date);

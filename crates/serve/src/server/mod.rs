@@ -69,7 +69,7 @@ pub const CONNECTIONS: usize = 1024;
 /// Options of a listener.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Timeout of the head of a request, and of an idle connection.
+    /// Timeout for receiving the head of a request, and for an idle connection.
     pub head: Duration,
     /// Timeout of a client that does not read the next bytes of a response.
     pub stall: Duration,

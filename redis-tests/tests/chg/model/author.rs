@@ -423,7 +423,7 @@ fn when(now: i64, rng: &mut Rng) -> String {
     facts
 }
 
-/// Returns a command with which groups begin or stop to share a gate.
+/// Returns a command that makes groups share a gate, or stop sharing one.
 fn sharing(rng: &mut Rng) -> Vec<String> {
     let mut members = SHARED;
     rng.shuffle(&mut members);

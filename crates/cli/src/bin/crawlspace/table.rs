@@ -110,7 +110,7 @@ pub(crate) fn size(bytes: u64) -> String {
     }
 }
 
-/// Formats bytes in a fitting unit, the smallest of which is `B`.
+/// Formats a number of bytes in a fitting unit: `B` or larger.
 pub(crate) fn bytes(n: u64) -> String {
     match size(n) {
         none if none.is_empty() => format!("{n} B"),

@@ -1,4 +1,4 @@
-//! Tests `crawlspace wacz` with a collection of two crawls, of which the second one has revisits of the first.
+//! Tests `crawlspace wacz` with a collection of two crawls. The second crawl has revisits of the first one.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};

@@ -36,7 +36,7 @@ pub enum Family {
     Python = 1,
 }
 
-/// Condition on which a maker compresses the index and adds a secondary index.
+/// Condition under which a maker compresses the index and adds a secondary index.
 #[derive(Clone, Copy, Debug)]
 pub enum Packs {
     Always,

@@ -102,7 +102,7 @@ fn each_capture_is_returned_once() {
     }
 }
 
-/// Captures of two pages, two of which have equal payloads.
+/// Captures of two pages. The digests of the first two are equal, in different encodings.
 const CRAWL: &str = "\
 com,example)/ 20240101000000 {\"url\": \"http://example.com/\", \"mime\": \"text/html\", \"status\": \"200\", \"digest\": \"sha1:0e973b59f476007fd10f87f347c3956065516fc0\", \"length\": \"10\", \"offset\": \"1\", \"filename\": \"a.warc.gz\"}
 com,example)/ 20240201000000 {\"url\": \"http://example.com/\", \"mime\": \"text/html\", \"status\": \"200\", \"digest\": \"B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A\", \"length\": \"11\", \"offset\": \"2\", \"filename\": \"a.warc.gz\"}

@@ -140,9 +140,9 @@ fn packages_that_wabac_js_replays_are_replayed() {
             assert_eq!(both.ours, right, "{name}");
             replayed += usize::from(both.theirs == right);
         }
-        // wabac.js misses URLs that a browser writes differently from their rows. Until it has read
-        // their block, it also misses rows whose keys were not written by warcio.js, or that follow
-        // many blocks whose keys start with their path.
+        // wabac.js misses URLs that a browser writes differently from their rows. Until it has read the block of a
+        // row, it also misses the row if the key was not written by warcio.js, or if the keys of many earlier blocks
+        // start with the path of the row.
         let least = corpus.rows.len() * 3 / 4;
         assert!(replayed >= least, "{name}: {replayed} of {least}");
     }

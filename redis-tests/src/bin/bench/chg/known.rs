@@ -1,5 +1,4 @@
-//! K1: memory of known URLs, and time to discover URLs, compared with the set of fingerprints of
-//! scrapy-redis.
+//! K1: memory of known URLs, and time to discover URLs, compared with scrapy-redis's set of fingerprints.
 
 use std::time::Duration;
 
@@ -106,7 +105,7 @@ impl<'a> Crawl<'a> {
         self.feeder.finish();
     }
 
-    /// Returns the microseconds of the server per URL, of the fastest of a few parts.
+    /// Returns the server time per URL in microseconds, for the fastest of `parts` runs.
     fn time(&mut self, kind: Kind, first: u64, parts: u64, is_again: bool) -> f64 {
         let command = match kind {
             Kind::Ours => "chg.discover",

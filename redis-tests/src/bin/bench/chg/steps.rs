@@ -84,8 +84,8 @@ impl Bench<'_> {
         }
     }
 
-    /// Returns the server time of each step on a frontier of `size` groups, and of Veidemann's
-    /// sweep per group. Builds small frontiers several times to get enough samples.
+    /// Returns the server time of each step on a frontier of `size` groups, and the time of
+    /// Veidemann's sweep per group. Builds small frontiers several times to get enough samples.
     pub fn run(mut self, size: u64) -> ([Cost; 4], Cost) {
         let sample = (size / 2).min(SAMPLE);
         let rounds = SAMPLE / sample;
