@@ -217,7 +217,7 @@ fn print_removed(removed: &Removed) -> io::Result<()> {
     table.end()
 }
 
-/// Declare which crawls make up the collection. Other committed crawls are counted, or removed with --purge.
+/// Declare which crawls make up the collection. Other committed crawls are counted as removed; --purge removes them.
 ///
 /// With --purge, prints what will be removed and which crawls can then no longer be replayed in full, and asks for
 /// confirmation, unless --yes is given.
