@@ -3,7 +3,7 @@
 
 import { isAscii } from "node:buffer";
 
-/** An argument that is sent as it is. */
+/** An argument that is sent unchanged. */
 export type Word = string | Buffer;
 
 /** Any function. */

@@ -63,7 +63,7 @@ export interface Revisit {
 export interface RevisitOptions {
   /** The id of the WACZ file that is being written. */
   readonly ref?: Bytes | undefined;
-  /** Writes no `reqCrawls` and `duperefs`. */
+  /** Does not write `reqCrawls` and `duperefs`. */
   readonly noRef?: boolean | undefined;
 }
 

@@ -154,17 +154,17 @@ export interface Expired {
   readonly times: number;
 }
 
-/** Limits of a group; `delay` and `budget` are removed by -1. */
+/** Limits of a group; -1 removes `delay` or `budget`. */
 export interface Limits {
   readonly parallel?: number | undefined;
   readonly gap?: number | undefined;
   readonly delay?: number | undefined;
   readonly budget?: number | undefined;
-  /** Number of URLs of an execution after which the group is not leased for it any more; 0 removes the limit. */
+  /** Number of URLs of an execution after which the group is no longer leased for it; 0 removes the limit. */
   readonly done?: { readonly urls: number; readonly execution: Bytes } | undefined;
 }
 
-/** Names a group or an execution that is paused; neither for the whole frontier. */
+/** A group or an execution to pause or resume; undefined stands for the whole frontier. */
 export type Pausable = { readonly group: Bytes } | { readonly execution: Bytes } | undefined;
 
 /** The explanation of {@link Frontier.why}. */
@@ -409,7 +409,7 @@ export class Frontier {
   }
 
   /**
-   * Marks URLs as done, or sets the time of their next fetch, by name. URLs without a payload are sent first. Returns
+   * Marks URLs as done, or sets the time of their next fetch. URLs without a payload are sent first. Returns
    * for each URL true if something changed, false if not, or null if it is refused. Needs a packed frontier.
    */
   async settle(
@@ -554,9 +554,8 @@ export class Frontier {
   }
 
   /**
-   * Marks URIs of a lease as done (all if none is given), even after its group was freed. Returns the number of URIs
-   * that were marked.
-   * Needs a packed frontier.
+   * Marks these URIs of a lease as done, or all of them if none is given. The group of the lease may have been freed.
+   * Returns the number of URIs that were marked. Needs a packed frontier.
    */
   async done(
     lease: Pick<Lease, "group" | "token">,
@@ -638,7 +637,10 @@ export class Frontier {
     await this.link.call(words, REPEAT);
   }
 
-  /** Moves the queued URIs of a group to another group. Returns their number, and the number that group has now. */
+  /**
+   * Moves the queued URIs of a group to another group. Returns the number of moved URIs, and the number of URIs that
+   * the other group has now.
+   */
   async move(from: Bytes, to: Bytes): Promise<{ readonly moved: number; readonly queued: number }> {
     const words = this.words("CHG.MOVE");
     words.push(from, to);

@@ -56,7 +56,7 @@ class Crawl {
     this.start(i);
   }
 
-  /** Waits until this part of all pages has been fetched. */
+  /** Waits until this fraction of all pages has been fetched. */
   async reach(part: number): Promise<void> {
     const pages = Math.round(PAGES * part);
     await until(`${pages} pages are fetched`, async () => {

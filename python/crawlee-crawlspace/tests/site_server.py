@@ -5,7 +5,7 @@ import threading
 import time
 from typing import Any, List, Tuple
 
-#: Seconds for which a page takes to be served.
+#: Seconds that it takes to serve a page.
 PAGE = 0.02
 
 
@@ -14,7 +14,7 @@ class Site:
 
     def __init__(self, hosts: int, pages: int, refusing: int = 0) -> None:
         self.hosts, self.pages = hosts, pages
-        #: Host, path, and times of the begin and the end of each request.
+        #: Host, path, and times of the start and the end of each request.
         self.requests: List[Tuple[int, str, float, float]] = []
         site = self
 

@@ -18,7 +18,7 @@ PREFIX = "{crawl}:"
 IS_FULL = os.environ.get("CRAWLSPACE_PEERS") == "full"
 PROCESSES, HOSTS, PAGES, KILLS = (8, 100, 20, 4) if IS_FULL else (2, 8, 6, 1)
 PAUSE, LEASE = 100, 2_000
-#: Requests that a crawler has in progress at most.
+#: Maximum number of requests that a crawler has in progress.
 CONCURRENCY = 10
 #: Seconds for which the test waits for the crawl.
 PATIENCE = 600 if IS_FULL else 120

@@ -106,7 +106,7 @@ class Crawls(unittest.TestCase):
             crawlers.pop().kill9()
 
     def fetch_with_scrapy_redis(self) -> None:
-        """Reports the same crawl with scrapy-redis, which promises nothing."""
+        """Reports the same crawl with scrapy-redis, which gives no guarantees."""
         tree = Tree(HOSTS, PAGES)
         site = self.site(tree)
         self.server.client.rpush("shared-links:start_urls", *[tree.url(site, page) for page in range(4)])

@@ -178,7 +178,7 @@ class Expired(NamedTuple):
     #: None if the frontier does not keep the URI.
     execution: Optional[bytes]
     uri: Optional[bytes]
-    #: Expired leases of this URI, or of the group in a row.
+    #: Number of expired leases of this URI, or of consecutive expired leases of the group.
     times: int
 
 

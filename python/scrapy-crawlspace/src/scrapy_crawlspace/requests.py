@@ -180,9 +180,9 @@ class Codec:
 
 
 def _plain(value: Any) -> Any:
-    """Returns a value of JSON.
+    """Returns a value as JSON can hold it.
 
-    Bytes, tuples, sets and dicts with other keys than text become objects like ``{"$bytes": …}``.
+    Bytes, tuples, sets and dicts with keys that are not strings become objects like ``{"$bytes": …}``.
     """
     kind = type(value)
     if value is None or kind in (str, int, float, bool):

@@ -15,7 +15,7 @@ class Settings(NamedTuple):
     prefix: str
     #: Id of the crawl; if it is empty, the name of the spider is used.
     execution: str
-    #: Lifetime of a lease whose process died.
+    #: Lifetime of a lease; after this time, the leases of a dead process expire.
     lease: int
     #: Time for which a process waits for the first URL of a crawl.
     patience: int

@@ -58,7 +58,8 @@ class OpenCapture:
     async def add(self, date: Bytes, url: Bytes, size: int, wacz_index: int = 0) -> bool:
         """Adds the ``response`` record that was written. Returns False if the crawl had this hash already.
 
-        If the claim has expired and another worker holds it now, the record is added without it: it is in the file.
+        If the claim has expired and another worker holds it now, the record is added without a claim, because it is
+        already in the file.
         """
         self._check()
         record = dedupe.Response(self.hash, date, url, size, wacz_index)

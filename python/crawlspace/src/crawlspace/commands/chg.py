@@ -190,9 +190,10 @@ def discover(
 
 
 def done(prefix: bytes, chg: Bytes, token: int, execution: Bytes, uris: Iterable[Bytes] = ()) -> Command[int]:
-    """Marks URIs of a lease as done, all if none is given, even after its group was freed (CHG.DONE).
+    """Marks these URIs of a lease as done, or all of them without ``uris`` (CHG.DONE).
 
-    URIs with a key are named by the key. Returns the number of URIs that were marked.
+    The group of the lease may have been freed. URIs with a key are named by the key. Returns the number of URIs that
+    were marked.
     """
     return Command(["CHG.DONE", prefix, data(chg), token, data(execution), *many(uris)], same)
 
@@ -290,8 +291,8 @@ def limit(
 ) -> Command[None]:
     """Sets limits of a group: fetches at a time, time between starts, pause, and further URIs (CHG.LIMIT).
 
-    ``done`` is the number of URLs of ``execution`` after which the group is not leased for it any more. A ``delay`` or
-    ``budget`` of -1 removes that limit, and so does 0 as ``done``.
+    ``done`` is the number of URLs of ``execution`` after which the group is no longer leased for it. A ``delay`` or
+    ``budget`` of -1, or a ``done`` of 0, removes the limit.
     """
     if (done is None) != (execution is None):
         raise ValueError("done and execution must be given together")
@@ -502,9 +503,10 @@ def space(
     keep_text: Optional[bool] = None,
     share: Optional[Bytes] = None,
 ) -> Command[None]:
-    """Makes an execution remember its URLs, with 96 or 128 ``bits``, or together with others (CHG.SPACE).
+    """Makes an execution remember its URLs (CHG.SPACE).
 
-    With ``keep_text``, ``urls`` also lists URLs that are done or given up.
+    A fingerprint of a URL has 96 or 128 ``bits``. ``share`` is the name of a space that executions share. With
+    ``keep_text``, ``urls`` also lists URLs that are done or given up.
     """
     words: List[Word] = ["CHG.SPACE", prefix, data(execution)]
     number(words, b"BITS", bits)

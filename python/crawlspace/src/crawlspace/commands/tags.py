@@ -45,12 +45,12 @@ def add(key: bytes, kind: str, id: Bytes, tags: Iterable[Bytes]) -> Command[int]
 
 
 def rem(key: bytes, kind: str, id: Bytes, tags: Iterable[Bytes]) -> Command[int]:
-    """Removes tags of a capture, a file or a tag, and returns how many it had (TAGS.REM)."""
+    """Removes tags of a capture, a file or a tag, and returns how many were removed (TAGS.REM)."""
     return Command(["TAGS.REM", key, _kind(kind), data(id), *many(tags)], same)
 
 
 def get(key: bytes, kind: str, id: Bytes, *, all: bool = False) -> Command[List[bytes]]:
-    """Returns the tags of a capture, a file or a tag; with ``all``, also those of rules and other tags (TAGS.GET)."""
+    """Returns the tags of a capture, a file or a tag; with ``all``, also those from rules and other tags (TAGS.GET)."""
     return Command(["TAGS.GET", key, _kind(kind), data(id), *([b"ALL"] if all else [])], same)
 
 
