@@ -14,6 +14,8 @@
 //!
 //! Files use the same encoding, so it may only change with the version of the encoding.
 
+use std::cmp::Ordering;
+
 use smallvec::SmallVec;
 
 use crawlspace_compact::number::{Malformed, Reader, put};
@@ -310,45 +312,59 @@ impl<'a> Heads<'a> {
         }))
     }
 
-    /// Consumes records that are before a position, up to the first record that differs from its predecessor in
-    /// execution or depth, or has long numbers. `common` is the number of bytes at the beginning that a URI has in
-    /// common with that of the last record.
+    /// Consumes records of a valid page that are before a position, up to the first record that differs from its
+    /// predecessor in execution or depth, or has long numbers. `common` is the number of bytes at the beginning that a
+    /// URI has in common with that of the last record.
     pub(super) fn skip_run(&mut self, until: Position, uri: &[u8], common: &mut usize) {
-        let Some(mut place) = self.place else {
+        /// The bits of the first four bytes of a record that are fixed if all its numbers are short: the two lowest bits
+        /// of the first byte, and the highest bit of each other one.
+        const FIXED: u32 = 0x8080_8003;
+        let Some(Position {
+            execution,
+            depth,
+            mut due,
+            mut seq,
+        }) = self.place
+        else {
             return;
         };
-        let run = (place.execution, place.depth);
-        let is_before = run < (until.execution, until.depth);
-        if run > (until.execution, until.depth) {
-            return;
-        }
-        while let Some((&[head, due, more, len], after)) = self.bytes[self.at..].split_first_chunk()
-        {
-            let is_short = head & (SAME | TRIED) == SAME && (due | more | len) < 0x80;
-            let (kept, len) = (usize::from(head >> SHARED_SHIFT), usize::from(len));
-            let due = place.due + u64::from(due);
-            let step = u64::from(more >> 1);
-            let seq = if more & 1 == 0 {
-                place.seq.wrapping_add(step)
-            } else {
-                place.seq.wrapping_sub(step + 1)
-            };
-            let is_valid = kept <= self.uri_len && kept + len > 0 && len <= after.len();
-            if !(is_short && is_valid && kept < MAX_SHARED)
-                || seq >= MAX_NUMBER
-                || due > MAX_INTEGER
-                || !(is_before || (due, seq) < (until.due, until.seq))
-            {
+        let until_due = match (execution, depth).cmp(&(until.execution, until.depth)) {
+            Ordering::Less => u64::MAX,
+            Ordering::Equal => until.due,
+            Ordering::Greater => return,
+        };
+        let mut bytes = &self.bytes[self.at..];
+        let mut same = *common;
+        while let Some((four, after)) = bytes.split_first_chunk() {
+            let four = u32::from_le_bytes(*four);
+            let seven = |shift: u32| four >> shift & 0x7f;
+            let kept = (four as u8 >> SHARED_SHIFT) as usize;
+            if four & FIXED != u32::from(SAME) || kept == MAX_SHARED {
                 break;
             }
-            if kept <= *common {
-                *common = kept + shared(&after[..len], &uri[kept..]);
+            let (next_due, more) = (due + u64::from(seven(8)), u64::from(seven(16)));
+            let next_seq = seq.wrapping_add(more >> 1 ^ (more & 1).wrapping_neg());
+            if next_due >= until_due && (next_due > until_due || next_seq >= until.seq) {
+                break;
             }
-            (place.due, place.seq) = (due, seq);
-            self.uri_len = kept + len;
-            self.at += 4 + len;
+            let (rest, after) = after.split_at(seven(24) as usize);
+            // Each record shares as many bytes as possible with its predecessor. If it shares fewer bytes than the URI
+            // does, it therefore differs from both in the next byte.
+            if kept < same {
+                same = kept;
+            } else if kept == same && rest.first() == uri.get(kept) {
+                same += shared(rest, &uri[kept..]);
+            }
+            (due, seq, self.uri_len, bytes) = (next_due, next_seq, kept + rest.len(), after);
         }
-        self.place = Some(place);
+        self.at = self.bytes.len() - bytes.len();
+        self.place = Some(Position {
+            execution,
+            depth,
+            due,
+            seq,
+        });
+        *common = same;
     }
 
     /// Consumes the record with this head.
