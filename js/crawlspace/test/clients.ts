@@ -13,12 +13,17 @@ export interface Kind {
   open: (port: number, cluster?: boolean, options?: Record<string, unknown>) => Promise<Opened>;
 }
 
+function named(client: string, version: string, options: Record<string, unknown>): string {
+  const shown = Object.entries(options).map(([option, value]) => `, ${option} ${value}`);
+  return `${client} ${version}${shown.join("")}`;
+}
+
 function ioredis(module: string, protocol: Record<string, unknown> = {}): Kind {
   const { default: Redis } = require(module);
   const { Cluster } = Redis;
   const { version } = require(`${module}/package.json`);
   return {
-    name: `ioredis ${version} ${JSON.stringify(protocol)}`,
+    name: named("ioredis", version, protocol),
     async open(port, cluster, options = {}) {
       const settings = { ...protocol, ...options };
       const client = cluster
@@ -34,7 +39,7 @@ function nodeRedis(module: string, protocol: Record<string, unknown> = {}): Kind
   const { createClient, createCluster } = require(module);
   const { version } = require(`${module}/package.json`);
   return {
-    name: `node-redis ${version} ${JSON.stringify(protocol)}`,
+    name: named("node-redis", version, protocol),
     async open(port, cluster, options = {}) {
       const { socket: more, ...others } = options as { socket?: Record<string, unknown> };
       const socket = { host: "127.0.0.1", port, ...more };
