@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crawlspace_cdx::FilterError;
+use crawlspace_compact::limits::tags::FIELD_BYTES;
 
 use crawlspace_host::keyspace::KeyError;
 use crawlspace_host::text::Shown;
@@ -25,6 +26,8 @@ pub enum Error {
     BadPattern(String),
     /// A field that the lines do not have.
     BadField(Box<[u8]>),
+    /// A text that is not the name of a field.
+    BadFieldName(Box<[u8]>),
     /// A column that the lines do not have. Column numbers start at 0.
     NoColumn(usize),
     /// A test of a field in a command that tests only tags (`TAGS.LIST`).
@@ -102,6 +105,11 @@ impl fmt::Display for Error {
             Error::BadField(name) => write!(
                 f,
                 "BADFIELD these lines have no field '{}'; there are urlkey, timestamp, url, mime, status, digest, redirect, robotflags, length, offset, filename, and the JSON fields of CDXJ lines",
+                Shown(name)
+            ),
+            Error::BadFieldName(name) => write!(
+                f,
+                "BADFIELD '{}' is not the name of a field; it must have 1 to {FIELD_BYTES} letters, digits, '_', '.' and '-'",
                 Shown(name)
             ),
             Error::NoFields => f.write_str(

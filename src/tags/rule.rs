@@ -55,7 +55,7 @@ impl Rule {
         }
         let plain = |b: &u8| b.is_ascii_alphanumeric() || b"_.-".contains(b);
         if field.is_empty() || field.len() > FIELD_BYTES || !field.iter().all(plain) {
-            return Err(Error::BadField(field.into()));
+            return Err(Error::BadFieldName(field.into()));
         }
         if templates.is_empty() || templates.len() > MAX_TEMPLATES {
             return Err(Error::TooBig(format!(

@@ -149,7 +149,8 @@ fn fields_and_templates_are_checked() {
     let before = s.exists();
     let long = "f".repeat(65);
     for field in ["", "a b", "a:b", "f\u{fc}", "f/g", &long, "\0"] {
-        s.refused_with("RULESET r", &[field, "x", "t"], "BADFIELD ");
+        let error = s.refused_with("RULESET r", &[field, "x", "t"], "BADFIELD ");
+        assert!(error.contains("is not the name of a field;"), "{error}");
     }
     for (template, at) in rows![
         "$", 0; "a$", 1; "$x", 0; "ab$3", 2; "${", 0; "${1", 0; "${}", 0; "${nobody}", 0; "${9}", 0; "$$$", 2;
