@@ -19,7 +19,7 @@ use super::add::{Adding, Response};
 use super::digest::Digest;
 use super::error::Error;
 use super::index::claims::CLAIM_MS;
-use super::keys::is_crawl_id;
+use super::keys::{CRAWL_BYTES, is_crawl_id};
 use super::profile::Profile as Layout;
 use super::record::{Record, URL_BYTES};
 use super::requires::{Format, Of, check_references};
@@ -30,8 +30,8 @@ use super::urls::MAX_CAPTURES;
 use super::wacz::{FILENAME_BYTES, WACZ_HASH_BYTES};
 use crawlspace_compact::date::{DATE_BYTES, is_date};
 
-/// Maximum length of a reference, in bytes.
-const REFERENCE_BYTES: usize = 1100;
+/// Maximum length of a reference (`crawl waczIndex`), in bytes; the number may have leading zeros.
+const REFERENCE_BYTES: usize = CRAWL_BYTES + 76;
 
 /// Maximum of sizes and WACZ indexes: the largest integer that every client represents exactly.
 const MAX_INTEGER: u64 = (1 << 53) - 1;

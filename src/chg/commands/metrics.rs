@@ -4,7 +4,7 @@ use crawlspace_host::server::metric::Metric;
 
 /// Number of cached frontiers.
 pub static FRONTIERS: Metric = Metric::new(c"frontiers");
-/// Number of URIs queued by `CHG.ADD` and `CHG.ADDURI`.
+/// Number of URIs queued by `CHG.ADD`, `CHG.ADDURI`, `CHG.DISCOVER` and `CHG.SETTLE`.
 pub static ADDED: Metric = Metric::new(c"chg_added");
 /// Number of leases granted.
 pub static LEASES: Metric = Metric::new(c"chg_leases");
