@@ -196,8 +196,8 @@ ANSWERS  ?= 100000
 reshard: ## Move slots of a cluster under load, key by key and as a whole, and compare every reply with that of an idle server (RESHARDS=200, ANSWERS=100000, SEED=, REDIS_SERVER=)
 	@scripts/need cc libclang redis-server
 	$(CARGO) build --release --package crawlspace
-	CRAWLSPACE_MODULE='$(MODULE)' RESHARDS='$(RESHARDS)' ANSWERS='$(ANSWERS)' \
-	    $(CARGO) test --package redis-tests --test server -- --nocapture reshard::no_answer_is_wrong
+	@CRAWLSPACE_MODULE='$(MODULE)' RESHARDS='$(RESHARDS)' ANSWERS='$(ANSWERS)' \
+	    scripts/tests --package redis-tests --test server -- reshard::replies_are_correct_while_slots_move_under_load
 
 bench: ## Measure against plain Redis and pywb and write docs/benchmarks/ and docs/benchmarks.md (ONLY=dedupe, chg, tags, import, federation, index, packages or one row, QUICK=1, SCALE=1)
 	@scripts/need cc libclang redis-server redis-cli valgrind wrk python3 python3-venv
