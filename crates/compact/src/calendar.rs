@@ -16,7 +16,7 @@ pub fn days(year: i64, month: i64, day: i64) -> i64 {
     year * 365 + leap_days + (month * 153 + 2) / 5 + day - 1 - i64::from(TO_1970)
 }
 
-/// Returns year, month and day of a day number since 1970-01-01, at most 2³⁰.
+/// Converts the number of days since 1970-01-01, at most 2³⁰, to year, month and day.
 #[inline]
 pub fn date_after(days: u32) -> (u32, u32, u32) {
     // The unit is a quarter of a day: an average year has 1461 of them, a century 146 097.
@@ -32,7 +32,7 @@ pub fn date_after(days: u32) -> (u32, u32, u32) {
     }
 }
 
-/// Returns year, month and day of a day number relative to 1970-01-01, which may be negative.
+/// Converts the number of days since 1970-01-01, which may be negative, to year, month and day.
 pub fn date(days: i64) -> (i64, u32, u32) {
     let (year, month, day) = date_after(days.rem_euclid(ERA) as u32);
     (i64::from(year) + 400 * days.div_euclid(ERA), month, day)

@@ -9,12 +9,12 @@ pub use crate::limits::dedupe::DATE_BYTES;
 pub type Digits = SmallVec<[u8; 17]>;
 
 /// A point in time, in UTC, parsed from a date. Only the syntax of dates is checked. A nonexistent
-/// date such as 31 February is counted in days from the start of its month.
+/// date such as 31 February is converted by counting days from the start of the month.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment {
     /// Seconds since 1970.
     seconds: i64,
-    /// Fraction of the second, in units of the last digit that a date can have.
+    /// Fraction of the second, in units of the last digit that a date can contain (10⁻¹² seconds).
     fraction: u64,
 }
 
@@ -33,10 +33,10 @@ pub fn is_date(date: &[u8]) -> bool {
     Parts::of(date).is_some()
 }
 
-/// Converts a date to digits in UTC: to 14 digits, or to 17 if it has a fraction of a second, which
-/// is truncated to milliseconds. Dates of digits stay unchanged. Invalid fields of a UTC date, such
-/// as day 31 of February, also stay unchanged. Returns `None` if the date has none of the formats,
-/// or if its year in UTC does not have four digits.
+/// Converts a date to digits in UTC: to 14 digits, or to 17 if the date has a fraction of a second,
+/// which is truncated to milliseconds. A date that already consists of digits stays unchanged.
+/// Invalid fields of a UTC date, such as day 31 of February, also stay unchanged. Returns `None` if
+/// the date has none of the formats, or if its year in UTC does not have four digits.
 pub fn to_digits(date: &[u8]) -> Option<Digits> {
     let parts = Parts::of(date)?;
     let mut digits = Digits::new();

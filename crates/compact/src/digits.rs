@@ -98,7 +98,7 @@ pub fn put_hex(case: Case, raw: &[u8], out: &mut impl Sink) {
 
 const BASE32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
-/// Returns a table of the values of base32 digits; 255 for other bytes.
+/// Returns a table that maps each base32 digit to its value, and all other bytes to 255.
 const fn base32_values(any_case: bool) -> [u8; 256] {
     let mut values = [255; 256];
     let mut i = 0;
@@ -115,14 +115,14 @@ const fn base32_values(any_case: bool) -> [u8; 256] {
 static UPPER: [u8; 256] = base32_values(false);
 static ANY: [u8; 256] = base32_values(true);
 
-/// Returns the number of base32 digits of `bytes` bytes, without padding.
+/// Returns the number of base32 digits that encode `bytes` bytes, without padding.
 pub const fn base32_len(bytes: usize) -> usize {
     (bytes * 8).div_ceil(5)
 }
 
 /// Decodes base32 digits. Returns false on an invalid digit, a wrong number of digits, or nonzero
-/// bits after the last byte. `Case::Any` accepts padding. `Case::Upper` rejects it, so that each
-/// value has exactly one text.
+/// bits after the last byte. `Case::Any` accepts padding. `Case::Upper` rejects padding, so that
+/// each value has exactly one encoding.
 ///
 /// # Panics
 /// Panics for `Case::Lower`, which no format uses.

@@ -1,4 +1,4 @@
-//! Chunks of a serialized value, for a file or another server.
+//! Format of the chunks in which a serialized value is saved to a file or sent to another server.
 //!
 //! | bytes | |
 //! |---|---|
@@ -9,14 +9,14 @@
 //!
 //! Reading rejects a chunk with a changed byte, a missing end or extra bytes. If each chunk is
 //! seeded with the checksum of the previous one, reading also rejects a missing or repeated chunk,
-//! and a chunk of another value.
+//! and a chunk that belongs to a different value.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Size of the header before the body, in bytes.
 pub const HEAD: usize = 13;
 
-/// Settings of one kind of chunks.
+/// Settings for one kind of value.
 #[derive(Clone, Copy, Debug)]
 pub struct Envelope {
     /// Name of the value in error messages, such as *a tag space*.
@@ -52,7 +52,7 @@ impl Envelope {
     /// Fills in the header of a chunk whose body is complete. Returns the checksum of the chunk.
     ///
     /// # Panics
-    /// Panics if the body has 4 GiB or more. No value has 4 GiB or more.
+    /// Panics if the body has 4 GiB or more. No value is that large.
     pub fn seal(&self, chunk: &mut [u8], before: u64) -> u64 {
         let (head, body) = chunk.split_at_mut(HEAD);
         let len = u32::try_from(body.len()).expect("a body of less than 4 GiB");

@@ -25,7 +25,8 @@ pub fn hash_with(seed: u64, bytes: &[u8]) -> u64 {
     xxh3_64_with_seed(bytes, seed)
 }
 
-/// Returns the hash of some bytes of a kind. Equal bytes of different kinds have different hashes.
+/// Returns the hash of bytes that belong to a kind of data. Equal bytes of different kinds have
+/// different hashes.
 #[inline]
 pub fn hash_of(kind: u64, bytes: &[u8]) -> u64 {
     xxh3_64_with_seed(bytes, seed() ^ kind)

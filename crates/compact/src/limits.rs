@@ -35,7 +35,7 @@ pub mod dedupe {
         CRAWL_BYTES: usize = 1024;
         /// Maximum length of the name of a writer, in bytes.
         WRITER_BYTES: usize = 1024;
-        /// Maximum length of the id of a WACZ file that is being written, in bytes.
+        /// Maximum length in bytes of the id of a WACZ file that is being written.
         UUID_BYTES: usize = 1024;
         /// Minimum length of a hash argument, in bytes.
         MIN_HASH_BYTES: usize = 16;
@@ -71,16 +71,16 @@ pub mod chg {
         ID_BYTES: usize = 1024;
         /// Maximum length of a URI that the frontier keeps, in bytes.
         URI_BYTES: usize = 64 << 10;
-        /// Maximum distance between a time and now, in milliseconds: ten years with three leap
-        /// days. A time beyond this distance is most likely in the wrong unit.
+        /// Maximum difference between a time and the current time, in milliseconds: ten years with
+        /// three leap days. A time further away is most likely in the wrong unit.
         TEN_YEARS: Millis = 3653 * 24 * 60 * 60 * 1000;
-        /// Default maximum of a pause that a host requests, in milliseconds: seven days.
+        /// Default maximum of the pause that a host may request, in milliseconds: seven days.
         MAX_PAUSE_MS: Millis = 7 * 24 * 60 * 60 * 1000;
         /// Minimum of [`MAX_PAUSE_MS`] in the settings, in milliseconds.
         MIN_MAX_PAUSE_MS: Millis = 1000;
         /// Default duration of a lease, in milliseconds.
         LEASE_MS: Millis = 600_000;
-        /// Default number of leases of a kept URI that may expire before the frontier gives up the
+        /// Default number of leases on a kept URI that may expire before the frontier gives up the
         /// URI.
         ATTEMPTS: u64 = 5;
         /// Maximum of [`ATTEMPTS`] in the settings.
@@ -89,15 +89,15 @@ pub mod chg {
         MAX_WEIGHT: u64 = 1_000_000;
         /// Maximum number of concurrent fetches from one group.
         MAX_PARALLEL: u64 = 1000;
-        /// Maximum number of leases, of reports, or of entries of a page in one reply.
+        /// Maximum number of leases, reports, or page entries in one reply.
         MAX_COUNT: u64 = 1000;
-        /// Maximum number of URLs in a call about known URLs.
+        /// Maximum number of URLs in one command about known URLs.
         MAX_URLS: u64 = 10_000;
         /// Maximum length of the key of a URL, in bytes.
         KEY_BYTES: usize = 64;
         /// Maximum length of the payload of a URL, in bytes.
         PAYLOAD_BYTES: usize = 64 << 10;
-        /// Maximum number of URIs of a lease.
+        /// Maximum number of URIs in one lease.
         MAX_LEASED: u64 = 1000;
         /// Default number of entries of a page.
         COUNT: u64 = 100;

@@ -21,13 +21,14 @@ pub fn put(out: &mut impl Sink, mut n: u64) {
     out.put_byte(n as u8);
 }
 
-/// Appends the length of some bytes, followed by the bytes.
+/// Appends the number of bytes, followed by the bytes.
 pub fn put_bytes(out: &mut impl Sink, bytes: &[u8]) {
     put(out, bytes.len() as u64);
     out.put_slice(bytes);
 }
 
-/// An error about malformed bytes. The text is the end of a sentence, as in *the log is truncated*.
+/// An error about malformed bytes. The message is a predicate that completes a sentence, as in *the
+/// log is truncated*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 

@@ -8,7 +8,7 @@ const LENGTHS: std::ops::RangeInclusive<usize> = 16..=4096;
 pub struct Token(Box<[u8]>);
 
 impl Token {
-    /// Reads a token from the contents of a file. White space around it does not belong to it.
+    /// Reads a token from the contents of a file. Surrounding white space is removed.
     ///
     /// # Errors
     /// Fails with a description if the token is too short, too long, or contains other characters than visible ASCII
