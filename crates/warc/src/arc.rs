@@ -119,7 +119,8 @@ impl Line<'_> {
     }
 }
 
-/// Splits a line into columns. A URL may contain spaces, and so may the media type of version 1.
+/// Splits a line into columns. A URL may contain spaces. In version 1, the media type may contain
+/// spaces, too.
 fn columns(line: &[u8], number: usize) -> Option<Vec<&[u8]>> {
     let mut columns: Vec<&[u8]> = line.rsplitn(number, |&byte| byte == b' ').collect();
     columns.reverse();
@@ -128,8 +129,8 @@ fn columns(line: &[u8], number: usize) -> Option<Vec<&[u8]>> {
     (columns.len() == number && columns.get(2).is_some_and(is_date)).then_some(columns)
 }
 
-/// Splits a line of version 1 whose media type contains spaces, because some servers send such types. The
-/// position of the IP address determines the columns.
+/// Splits a line of version 1 whose media type contains spaces, as some servers send it. The position of
+/// the IP address determines the columns.
 fn spaced_columns(line: &[u8]) -> Option<Vec<&[u8]>> {
     let (rest, length) = line.split_at(memchr::memrchr(b' ', line)?);
     let mut ends = memchr::memrchr_iter(b' ', rest);

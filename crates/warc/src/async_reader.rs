@@ -22,7 +22,8 @@ pub trait Source: Send {
     /// Fails when the bytes cannot be read.
     fn more(&mut self) -> impl Future<Output = Result<Bytes, Self::Error>> + Send;
 
-    /// Returns true if the source has ended because the requested range ends, so that the file may continue.
+    /// Returns true if the source ended because the requested range ended, which means that the file may
+    /// continue.
     fn is_end_of_range(&self) -> bool {
         false
     }

@@ -117,7 +117,8 @@ impl Chunked {
         &self.trailer
     }
 
-    /// Takes a line off the input, without its line end, if it is complete.
+    /// Removes the next line from the input and returns it without its line end. Returns `None` if
+    /// the line is incomplete.
     fn line(&self, input: &mut BytesMut, most: usize, what: &str) -> Result<Option<Bytes>, String> {
         let end = memchr::memchr(b'\n', input);
         if end.unwrap_or(input.len()) > most {

@@ -6,7 +6,7 @@ pub enum Deviation {
     /// The header contains control characters, which are replaced by spaces, or lines that end with
     /// more than one CR.
     Header,
-    /// The record has no `Content-Length`: it ends with its gzip member.
+    /// The record has no `Content-Length`: it ends where its gzip member ends.
     NoLength,
     /// `Content-Length` is wrong by a few bytes.
     Length,

@@ -54,7 +54,7 @@ impl Algorithm {
 impl Digest {
     /// Parses a digest in base32, hexadecimal or base64. A digest without an algorithm label, as in CDX
     /// files, is SHA-1, or SHA-256 if it has 64 characters. Returns `None` if the digest is invalid, or
-    /// of an unsupported algorithm.
+    /// if its algorithm is not supported.
     pub fn parse(text: &[u8]) -> Option<Digest> {
         let colon = memchr::memchr(b':', text);
         let (algorithm, value) =

@@ -34,7 +34,7 @@ pub enum Problem {
         /// The supported versions.
         known: &'static [&'static str],
     },
-    /// The header of the record is invalid; the text says why.
+    /// The header of the record is invalid; the string says why.
     #[error("the record header is not valid: {0}")]
     Header(String),
     /// The file ends within the record.
@@ -49,7 +49,8 @@ pub enum Problem {
     /// The block does not match this `WARC-Block-Digest` of its header.
     #[error("the record is damaged: its block does not match the WARC-Block-Digest {0}")]
     Digest(String),
-    /// The gzip member contains several records, so that single records have no offset in the file.
+    /// The gzip member contains several records; therefore, its records have no offsets of their
+    /// own in the file.
     #[error(
         "the gzip member contains more than one record; compress each record separately, as `warcio recompress` does"
     )]

@@ -100,7 +100,7 @@ impl Gunzip {
         damage.map_or(Ok(()), |damage| Err(Problem::Gzip(damage)))
     }
 
-    /// Returns true while a member is open, so that the input must not end yet.
+    /// Returns true while a member is open. The input must not end before the member is complete.
     pub fn is_open(&self) -> bool {
         self.inflate.is_some()
     }

@@ -8,7 +8,7 @@ use super::{Date, Deviation, Deviations, Problem};
 /// Maximum length of a record header in bytes. A longer header is an error, so that untrusted input cannot
 /// exhaust memory.
 pub const MAX_HEADER: usize = 64 * 1024;
-/// Maximum number of fields of a header; more are an error.
+/// Maximum number of fields in a header. A header with more fields is an error.
 const MAX_FIELDS: usize = 1000;
 /// Supported versions of the format. 0.17 and 0.18 are drafts of the standard, written by early versions of
 /// Heritrix.
@@ -205,7 +205,7 @@ impl Header {
         self.is_changed
     }
 
-    /// Returns the version: `WARC/1.0`.
+    /// Returns the version, such as `WARC/1.0`.
     pub fn version(&self) -> &[u8] {
         let end = memchr::memchr(b'\r', &self.raw);
         end.and_then(|end| self.raw.get(..end)).unwrap_or_default()

@@ -124,7 +124,7 @@ impl<'a> Head<(), &'a [u8]> {
         Head::parse((), &block[..end])
     }
 
-    /// Returns a copy of the header with the fields of these names replaced by those of `other`.
+    /// Returns a copy of the header in which `other` supplies the fields with these names.
     pub fn with_fields_of(&self, other: &Head<(), &[u8]>, names: &[&str]) -> Vec<u8> {
         let mut head = without_end(self.first_line()).to_vec();
         let mut leave_out = false;
@@ -182,7 +182,8 @@ impl<First, Raw: AsRef<[u8]>> Head<First, Raw> {
         let begin = line_end(raw, 0);
         let mut fields: Vec<FieldRanges> = Vec::new();
         let mut at = begin;
-        // True if a line that begins with white space continues a field, and not an invalid line.
+        // True if the previous line belongs to a valid field, which a line that begins with white
+        // space then continues.
         let mut open = false;
         while at < raw.len() {
             let line = at..line_end(raw, at);
@@ -308,7 +309,8 @@ impl<First, Raw: AsRef<[u8]>> Head<First, Raw> {
 }
 
 impl Status {
-    /// Parses `HTTP/1.1 200 OK`; the reason and the space before it may be missing.
+    /// Parses a line such as `HTTP/1.1 200 OK`. The reason phrase and the space before it may be
+    /// missing.
     ///
     /// # Errors
     /// Fails with a description of what is invalid in the status line.

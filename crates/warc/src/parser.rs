@@ -20,7 +20,8 @@ pub enum After {
 
 /// Bytes that terminate a WARC record.
 pub const END: &[u8] = b"\r\n\r\n";
-/// Maximum deviation in bytes of the end of a record from its `Content-Length`, in either direction.
+/// Maximum number of bytes by which a record may end before or after the end that its
+/// `Content-Length` gives.
 pub const SLACK: usize = 16;
 /// Number of bytes after a block that determine where it ends: the maximum deviation, the end of the record,
 /// and `WARC/` of the next one.
@@ -28,8 +29,8 @@ pub const LOOK: usize = SLACK + END.len() + WARC.len();
 const WARC: &[u8] = b"WARC/";
 /// First bytes of a gzip member.
 const GZIP: [u8; 3] = [MAGIC, 0x8b, 8];
-/// Maximum size of a record without `Content-Length`, decompressed, in bytes: all of it is read before its
-/// length is known.
+/// Maximum decompressed size of a record without `Content-Length`, in bytes. The parser needs the whole
+/// record to determine its length.
 pub const MAX_OPEN: usize = 1 << 20;
 
 /// End of a record, as determined from the bytes after its block.
@@ -39,17 +40,17 @@ pub struct Ending {
     pub size: usize,
     /// Number of bytes directly after the block that seem to belong to the block.
     pub longer: usize,
-    /// True if these `longer` bytes may be superfluous line ends instead of part of the block.
+    /// True if the `longer` bytes may be superfluous line ends that do not belong to the block.
     pub may_be_padding: bool,
     /// Number of bytes at the end of the block that may be the line ends missing after it.
     pub within: usize,
-    /// True if neither another record nor the end of the input follows, so that the block may continue.
+    /// True if neither another record nor the end of the input follows; the block may then continue.
     pub is_doubtful: bool,
 }
 
 /// Parses consecutive records: call [`Parser::header`], then [`Parser::block`] until the end of the block,
-/// then [`Parser::end`]. The parser keeps no bytes: each call takes the bytes that have not been consumed
-/// yet.
+/// then [`Parser::end`]. The parser stores no input: pass all bytes that have not been consumed yet to
+/// each call.
 ///
 /// ```
 /// use crawlspace_warc::{After, Parser};
@@ -266,7 +267,7 @@ impl Parser {
             if after != After::Range || !bytes.is_empty() {
                 self.deviations.add(Deviation::Closing);
             }
-            // A longer block may end with line ends of its own.
+            // A block that is longer than stated may itself end with line ends.
             let own = size
                 .checked_sub(END.len())
                 .filter(|own| (1..=SLACK).contains(own));
@@ -287,7 +288,7 @@ impl Parser {
                 ..Ending::default()
             });
         }
-        // Search for the end of the record up to `SLACK` bytes further on.
+        // Search the next `SLACK` bytes for the end of the record.
         let longer = memchr::memmem::find_iter(bytes, END)
             .find(|&at| at <= SLACK && is_next(without_padding(&bytes[at + END.len()..])));
         let Some(longer) = longer else {
@@ -344,7 +345,7 @@ pub(crate) fn without_padding(bytes: &[u8]) -> &[u8] {
         .unwrap_or_default()
 }
 
-/// Returns true if the bytes begin with `beginning`, or are the start of it.
+/// Returns true if the bytes begin with `beginning`, or are a prefix of it.
 fn begins_like(bytes: &[u8], beginning: &[u8]) -> bool {
     bytes.iter().zip(beginning).all(|(a, b)| a == b)
 }

@@ -73,7 +73,8 @@ impl Reader<File> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Creates a reader of `input`, which is read in steps of 64 KiB; errors name it `file`.
+    /// Creates a reader of `input`, which is read in steps of 64 KiB. Error messages use `file` as
+    /// its name.
     pub fn new(file: impl Into<String>, input: R) -> Reader<R> {
         Reader {
             file: file.into(),
@@ -85,9 +86,9 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Accepts files that were compressed as a whole: gzip members with several records, all of which get the
-    /// offset of their member. By default, such files are an error, because single records have no offset in
-    /// the file.
+    /// Accepts files that were compressed as a whole: a gzip member may contain several records, each of
+    /// which gets the offset of the member. By default, such files are an error, because their records have
+    /// no offsets of their own.
     pub fn with_shared_members(mut self) -> Reader<R> {
         self.shared_members = true;
         self

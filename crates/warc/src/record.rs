@@ -31,7 +31,8 @@ impl<R: Read> Record<'_, R> {
     }
 
     /// Reads the status line and the header fields at the start of the block of a `response`, including the
-    /// empty line after them. Without an empty line, returns what there is, up to [`MAX_HTTP_HEAD`] bytes.
+    /// empty line after them. If there is no empty line, returns the start of the block, up to
+    /// [`MAX_HTTP_HEAD`] bytes.
     ///
     /// # Errors
     /// Fails when the file is truncated or damaged.

@@ -31,8 +31,8 @@ impl Window {
         self.used += bytes as u64;
     }
 
-    /// Returns the free space for the next bytes; call [`Window::grow`] with their number
-    /// afterwards.
+    /// Returns the free space. After writing to it, call [`Window::grow`] with the number of bytes
+    /// written.
     pub(crate) fn room(&mut self) -> &mut [u8] {
         self.buffer.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);

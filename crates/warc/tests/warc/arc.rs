@@ -1,5 +1,5 @@
 //! Tests reading of ARC files: every record is returned at its offset, with the header of the
-//! equivalent WARC record; anything else is an error with its position.
+//! equivalent WARC record. Any other result is an error that names its position.
 
 use std::io::{BufRead, Read, Write};
 

@@ -1,4 +1,4 @@
-//! Tests a corpus of valid and damaged records against stored results of the reader.
+//! Reads a corpus of valid and damaged records, and compares the results with the stored ones.
 
 use std::io::{Read, Write};
 

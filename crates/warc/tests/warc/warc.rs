@@ -1,6 +1,5 @@
-//! Tests the WARC reader: it returns exactly the records that were written; anything else is an
-//! error with its position. The files are built byte by byte, so that writer and reader cannot
-//! share a mistake.
+//! Tests the WARC reader: it returns exactly the records that were written, or an error with its
+//! position. The files are built byte by byte, so that writer and reader cannot share a mistake.
 
 use std::io::{Read, Write};
 
@@ -369,7 +368,8 @@ proptest! {
     #[test]
     fn no_input_causes_a_panic_or_an_early_end(mut bytes in prop::collection::vec(any::<u8>(), 0..400), at in 0..200usize) {
         prop_assert!(extents(&bytes).is_err());
-        // Insert the random bytes into a valid file, which is then read to its end or causes an error.
+        // Insert the random bytes into a valid file. The reader must then reach the end of the file or
+        // return an error.
         let mut file = gzip(&response("http://a.example/", b"HTTP/1.1 200 OK\r\n\r\none"));
         let at = at.min(file.len());
         let tail = file.split_off(at);
