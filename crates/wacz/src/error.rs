@@ -59,7 +59,7 @@ pub enum Problem {
     /// A limit is exceeded.
     #[error("{what} is larger than {limit}, the limit `{option}` for reading packages")]
     TooLarge {
-        /// The text, line or download that is too large.
+        /// Description of the text, line or download that is too large.
         what: String,
         /// The limit, with its unit.
         limit: String,
@@ -90,7 +90,7 @@ pub enum Problem {
         "{0}; allow the server with `allow_private` in a configuration, or name it on the command line"
     )]
     Forbidden(String),
-    /// The certificate of the server is not trusted by this system; the text says why.
+    /// This system does not trust the certificate of the server; the text says why.
     #[error(
         "the certificate of the server is not trusted: {0}; to trust it, set SSL_CERT_FILE to a file with the \
          certificate of its authority"
@@ -130,8 +130,8 @@ impl Error {
         }
     }
 
-    /// Returns whether a later attempt may succeed without a change: the server is down or slow, or the file was just
-    /// being replaced.
+    /// Returns whether a later attempt may succeed without any change: the server is down or slow, or the file was
+    /// being replaced at that moment.
     pub fn is_transient(&self) -> bool {
         match &self.problem {
             Problem::Connection(_) | Problem::Changed(_) => true,

@@ -34,7 +34,8 @@ pub fn fetch(url: &Url, options: &Options) -> Result<Fetched, Error> {
     })
 }
 
-/// Turns the errors of a body into those of this crate, whose messages contain a remedy.
+/// Converts errors that occur while a body is read to errors of this crate, whose messages contain
+/// a remedy.
 struct Checked(Body);
 
 impl Read for Checked {

@@ -4,13 +4,14 @@ use flate2::bufread::MultiGzDecoder;
 
 use super::{Error, Options, Problem};
 
-/// Size of the text of an index up to which the limit of [`Options::ratio`] is not applied, in bytes.
+/// Decompressed size in bytes up to which an index is exempt from the limit [`Options::ratio`].
 const FREE: u64 = 16 << 20;
 const BUFFER: usize = 64 * 1024;
 
 /// The lines of an index, decompressed while they are read.
 ///
-/// Checksums come at the end: the lines are only known to be intact after [`Lines::next`] has returned `None`.
+/// Checksums are verified at the end. Therefore, the lines are only known to be intact after [`Lines::next`]
+/// has returned `None`.
 pub struct Lines {
     file: String,
     member: String,
@@ -41,15 +42,16 @@ impl Lines {
         })
     }
 
-    /// Returns the next line, without its line end; `None` after the last line. Empty lines and headers are returned
-    /// too.
+    /// Returns the next line, without its line end; `None` after the last line. Empty lines and headers are also
+    /// returned.
     ///
     /// # Errors
     /// Fails if the member is damaged, or exceeds a limit of the options. Reading cannot continue after an error.
     #[allow(clippy::should_implement_trait)] // a line borrows the reader, so this is not an Iterator
     pub fn next(&mut self) -> Result<Option<&[u8]>, Error> {
         self.line.clear();
-        // One byte more than the limit distinguishes a line that is too long from a last line of maximum length.
+        // Read one byte more than the limit, to distinguish a line that is too long from a last line of maximum
+        // length.
         let most = self.longest as u64 + 1;
         let read = (&mut self.text)
             .take(most)
@@ -89,7 +91,7 @@ impl Lines {
     }
 }
 
-/// Returns the text of the member; gzip content is decompressed.
+/// Returns a reader of the text of the member; gzip content is decompressed.
 fn text(
     mut content: impl Read + Send + 'static,
     compressed: u64,

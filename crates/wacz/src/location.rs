@@ -46,12 +46,12 @@ impl Location {
         Location::from_url(url).ok_or_else(|| refused(unreadable(scheme)))
     }
 
-    /// Resolves `path` as it appears in a file at this location: a URL, an absolute path, or a path relative to the
-    /// folder.
+    /// Resolves a `path` that a file at this location contains: a URL, an absolute path, or a path relative to the
+    /// folder of the file.
     ///
-    /// A file at a URL can only refer to other URLs, because its author must not choose files of this machine. Objects
-    /// in a bucket can only be referred to by files in the same bucket, because the author must not use the credentials
-    /// of this machine.
+    /// A file at a URL can only refer to other URLs, because its author must not choose files on this machine. Only
+    /// files in a bucket can refer to objects in that bucket, because other authors must not use the credentials of
+    /// this machine.
     ///
     /// ```
     /// use crawlspace_wacz::Location;
@@ -102,7 +102,8 @@ impl Location {
         }
     }
 
-    /// Returns the last component of the path, without the query of a URL; empty without one.
+    /// Returns the last component of the path, without the query of a URL. Returns an empty string
+    /// if the path has no components.
     pub fn name(&self) -> String {
         match self {
             Location::File(path) => match path.file_name() {
@@ -157,7 +158,8 @@ fn unreadable(scheme: &str) -> String {
     format!("{scheme}: URLs are not supported; use an http, https or s3 URL, or a path")
 }
 
-/// Decodes `a%20b.wacz` to `a b.wacz`; returns the text unchanged if the result is not a file name.
+/// Decodes percent-encoding: `a%20b.wacz` becomes `a b.wacz`. Returns the string unchanged if the
+/// result is not a file name.
 fn percent_decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

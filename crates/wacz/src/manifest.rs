@@ -44,14 +44,14 @@ pub struct ManifestEntry {
 }
 
 impl Manifest {
-    /// Reads a package or a list, without the lists that the list refers to.
+    /// Reads a package or a list. Does not read the lists to which that list refers.
     pub(super) fn read(location: &Location, options: &Options) -> Result<Manifest, Error> {
         if location.name().to_ascii_lowercase().ends_with(".wacz") {
             return Ok(Manifest::single(location));
         }
         let failed = |problem| Error::new(location.to_string(), problem);
-        // One byte more than the limit detects a manifest that is too long. Only the beginning of a package is read,
-        // however large the package is.
+        // Read one byte more than the limit, to detect a manifest that is too long. Only the beginning of a package
+        // is read, however large the package is.
         let most = options.manifest + 1;
         let text = match location {
             Location::File(path) => match source::regular(path) {
@@ -125,7 +125,7 @@ fn list(mut file: impl Read, most: u64) -> Result<Option<Vec<u8>>, Problem> {
     Ok(Some(text))
 }
 
-/// The resources of a list, if it has the field.
+/// The field `resources` of a list, if it is present.
 struct List(Option<Vec<Resource>>);
 
 /// A resource, with its values as written.
@@ -252,7 +252,7 @@ impl<'de> Deserialize<'de> for List {
     }
 }
 
-/// Accepts values of unexpected types, and ignores them.
+/// Accepts and ignores values of unexpected types.
 macro_rules! read_past {
     ($value:expr) => {
         fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {

@@ -21,8 +21,8 @@ impl Manifest {
     /// read once.
     ///
     /// # Errors
-    /// Fails if the location cannot be read, or is neither a package nor a list. Unusable entries are not errors of the
-    /// list; nor are nested lists that cannot be read or that contain themselves.
+    /// Fails if the location cannot be read, or is neither a package nor a list. Unusable entries do not cause an
+    /// error, and neither do nested lists that cannot be read or that contain themselves.
     pub fn open(location: &Location, options: &Options) -> Result<Manifest, Error> {
         let list = Manifest::read(location, options)?;
         Ok(if list.is_full {
@@ -55,7 +55,7 @@ struct Walk<'a> {
     options: &'a Options,
     /// Lists that were read.
     seen: HashSet<Location>,
-    /// Servers that could not be reached, with the list that was requested.
+    /// Servers that could not be reached, with the list for which each was contacted first.
     unreachable: HashMap<Origin, String>,
     /// The chain of lists from the outermost to the current one.
     above: Vec<Location>,
@@ -63,7 +63,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Adds entries; `crawl` is the crawl of entries that do not have one.
+    /// Adds entries; `crawl` is assigned to entries without a crawl.
     fn add(&mut self, entries: Vec<ManifestEntry>, crawl: Option<&str>) {
         for mut entry in entries {
             if entry.crawl.is_none() {
@@ -152,7 +152,8 @@ fn is_list(location: &Location) -> bool {
     location.name().to_ascii_lowercase().ends_with(".json")
 }
 
-/// Returns the same location for all spellings of an existing path. Other paths are returned unchanged.
+/// Returns the same location for all paths that denote the same existing file. Other paths are returned
+/// unchanged.
 fn identity(location: &Location) -> Location {
     match location {
         Location::File(path) => {

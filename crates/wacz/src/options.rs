@@ -22,10 +22,10 @@ const MAX_PAUSE: Duration = Duration::from_secs(30);
 pub struct Options {
     /// Maximum length of a line of an index, in bytes. Default: 1 MiB.
     pub line: usize,
-    /// Maximum ratio of the text of an index to its size in the package. The first 16 MiB of text are exempt. Default:
-    /// 200.
+    /// Maximum ratio of the decompressed size of an index to its size in the package. The first 16 MiB of decompressed
+    /// text are exempt. Default: 200.
     pub ratio: u64,
-    /// Maximum size of the text of one index, in bytes. Default: 100 GiB.
+    /// Maximum decompressed size of one index, in bytes. Default: 100 GiB.
     pub text: u64,
     /// Maximum size of the directory of the zip file, in bytes. Default: 4 MiB, which fits about 40 000 WARC files.
     pub directory: u64,
@@ -33,9 +33,10 @@ pub struct Options {
     pub datapackage: u64,
     /// Maximum size of a manifest, in bytes. Default: 64 MiB.
     pub manifest: u64,
-    /// Maximum size of a download of one package to an unnamed file, in bytes. Default: 100 GiB.
+    /// Maximum number of bytes of one package that are downloaded to an unnamed file. Default: 100
+    /// GiB.
     pub download: u64,
-    /// Folder of downloads; `None` for the system's temporary folder (`TMPDIR`).
+    /// Folder for downloads; `None` for the system's temporary folder (`TMPDIR`).
     pub folder: Option<PathBuf>,
     /// Maximum time without receiving a byte. Default: 30 s.
     pub silence: Duration,
@@ -45,11 +46,11 @@ pub struct Options {
     /// [`RETRIED_STATUSES`](crawlspace_fetch::RETRIED_STATUSES). Data received so far is kept, and each MiB received
     /// resets the count. Default: 5.
     pub retries: u32,
-    /// Maximum pause before the first retry; it doubles with each retry. A random part of up to a half is subtracted.
-    /// Default: 200 ms.
+    /// Maximum pause before the first retry; this maximum doubles with each retry. The actual pause is a random time
+    /// between half of the maximum and the maximum. Default: 200 ms.
     pub pause: Duration,
-    /// Restricts the addresses of servers, including after redirects. With `None`, any address is allowed. With a
-    /// guard, the proxies of the environment are not used.
+    /// Restricts the addresses of servers, including redirect targets. If `None`, any address is allowed. With a
+    /// guard, proxies set in environment variables are ignored.
     pub guard: Option<Guard>,
     /// Network to use for requests instead of the network restricted by `guard`. If this network is set,
     /// `guard` has no effect. Packages must be read on threads of the network's runtime that may block.

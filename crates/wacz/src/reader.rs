@@ -12,15 +12,15 @@ use super::{Error, Lines, Location, Options, Problem};
 use crawlspace_fetch::blocking::Client;
 use crawlspace_fetch::file::{Opened, RemoteFile, RemoteVersion};
 
-/// Name extensions of index members, in order of preference for indexes with the same stem: CDXJ has more fields than
-/// CDX, and compressed members are faster to read.
+/// File name extensions of index members. For members with the same stem, the first extension in this list is
+/// preferred: CDXJ has more fields than CDX, and compressed members are faster to read.
 const ENDINGS: [&str; 4] = [".cdxj.gz", ".cdxj", ".cdx.gz", ".cdx"];
 pub(super) const DATAPACKAGE: &str = "datapackage.json";
 
 /// A WACZ file: a zip file with WARC files, their indexes and their metadata.
 ///
-/// Opening a package reads the end of the file. All verifiable parts of the end are verified, and only the
-/// directory of the zip file is kept in memory.
+/// Opening a package reads the end of the file. Everything in that part that can be verified is verified.
+/// Only the directory of the zip file is kept in memory.
 ///
 /// ```no_run
 /// use crawlspace_wacz::{Location, Options, Wacz};
@@ -53,7 +53,8 @@ enum Source {
         /// Downloaded data of members, by the offset of their headers.
         kept: Mutex<HashMap<u64, Disk>>,
     },
-    /// A range of a version of a file on a server, of which only the requested bytes are fetched.
+    /// A range of a file on a server, in one version of the file. Only the requested bytes are
+    /// fetched.
     Version {
         version: Arc<RemoteVersion>,
         begin: u64,
@@ -130,7 +131,7 @@ impl Source {
         }
     }
 
-    /// Returns the stored data of a member, after reading and checking its header.
+    /// Reads and checks the header of a member, and returns a reader of its stored data.
     fn data(&self, entry: &DirectoryEntry, name: &str) -> Result<Box<dyn Read + Send>, Problem> {
         // The size of the local header is still unknown, so limit the read to the longest possible header.
         let most = (entry.longest_header() + entry.compressed).min(entry.end - entry.header);
@@ -171,7 +172,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// Returns the name of the member: `indexes/index.cdx.gz`.
+    /// Returns the name of the member, such as `indexes/index.cdx.gz`.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -189,7 +190,8 @@ impl Wacz {
         Wacz::of(file, source, options)
     }
 
-    /// Opens the package in a version of a file on a server. Must be called on a runtime thread that may block.
+    /// Opens a package on a server, in one version of the file. Must be called on a runtime thread that may
+    /// block.
     ///
     /// # Errors
     /// Fails like [`Wacz::open`].
@@ -246,15 +248,15 @@ impl Wacz {
         self.source.size()
     }
 
-    /// Returns the CDX and CDXJ members, plain or gzip: those in `indexes/`, or those anywhere if that folder has none.
-    /// Members with the same stem (`index.cdx`, `index.cdx.gz`) are the same index, so only one of them is returned.
-    /// Secondary indexes (`index.idx`) are not included.
+    /// Returns the CDX and CDXJ members, plain or gzip. If `indexes/` contains none, returns such members from any
+    /// folder. Members with the same stem (`index.cdx`, `index.cdx.gz`) are the same index, so only one of them is
+    /// returned. Secondary indexes (`index.idx`) are not included.
     pub fn indexes(&self) -> &[Member] {
         &self.indexes
     }
 
-    /// Returns the lines of an index; may be called repeatedly. The first call downloads a member of a remote package,
-    /// still compressed, to an unnamed file.
+    /// Returns the lines of an index; may be called repeatedly. If the package is remote, the first call downloads the
+    /// member, still compressed, to an unnamed file.
     ///
     /// # Errors
     /// Fails if the member cannot be read, or its header does not match the directory.
@@ -282,7 +284,8 @@ impl Wacz {
         self.directory.find(name).is_some()
     }
 
-    /// Returns the names of all members in the order of the directory, and whether each is stored uncompressed.
+    /// Returns the names of all members in the order of the directory, each with a flag that is true for an
+    /// uncompressed member.
     pub fn members(&self) -> impl Iterator<Item = (&str, bool)> {
         let entries = self.directory.entries().iter();
         entries.map(|entry| (self.directory.name(entry), entry.method == STORED))
@@ -365,7 +368,7 @@ impl Wacz {
     }
 
     /// Returns the SHA-256 of the whole file, as `sha256:` and hexadecimal digits. `progress` is called with the number
-    /// of bytes read so far. A remote file is downloaded as a whole for this, and not kept.
+    /// of bytes read so far. A remote file is downloaded completely to compute the hash, and is not kept.
     ///
     /// # Errors
     /// Fails if the file cannot be read.
@@ -407,7 +410,8 @@ pub(super) fn sha256_text(hash: &[u8]) -> String {
 
 fn indexes(directory: &Directory) -> Vec<Member> {
     let all = |folder: &str| -> Vec<Member> {
-        // For each stem, the best extension, in the order of first appearance.
+        // Members with the best extension for their stem, in the order in which the stems first
+        // appear.
         let mut best: Vec<(usize, Member)> = Vec::new();
         let mut place: HashMap<&str, usize> = HashMap::new();
         for entry in directory.entries() {

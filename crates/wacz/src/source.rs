@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::Problem;
 
-/// A local file, or a range of a local file. Includes unnamed files that were downloaded.
+/// A local file, or a range of a local file. The file may be a download without a name.
 #[derive(Clone, Debug)]
 pub(super) struct Disk {
     file: Arc<File>,
@@ -63,8 +63,8 @@ impl Disk {
         self.size
     }
 
-    /// Returns a reader of `length` bytes from offset `from`. A reader does not move the position of the
-    /// file, so that several readers can read concurrently.
+    /// Returns a reader of `length` bytes from offset `from`. Readers do not move the file position, so
+    /// several of them can read concurrently.
     pub(super) fn section(&self, from: u64, length: u64) -> Section {
         Section {
             file: Arc::clone(&self.file),
@@ -74,7 +74,7 @@ impl Disk {
     }
 }
 
-/// A reader of a range of a file. Reading fails if the file ends before the range does.
+/// A reader of a range of a file. Reading fails if the file ends before the end of the range.
 #[derive(Debug)]
 pub(super) struct Section {
     file: Arc<File>,

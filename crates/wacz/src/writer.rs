@@ -19,8 +19,8 @@ use super::{Error, Problem};
 /// The WACZ version that is written.
 const VERSION: &str = "1.1.1";
 
-/// Writes a WACZ file. The file appears under its name when [`Writer::finish`] succeeds; until then, an
-/// existing file is kept.
+/// Writes a WACZ file. [`Writer::finish`] moves the file to its final path; until then, an existing
+/// file is kept.
 ///
 /// ```
 /// use crawlspace_wacz::{Index, Page, Writer};
@@ -65,7 +65,7 @@ pub struct Page<'a> {
     /// The capture date: `2026-03-19T10:20:15Z`.
     #[serde(rename = "ts")]
     pub date: &'a str,
-    /// The title; the URL is used for a page without one.
+    /// The title. For a page without a title, the URL is used.
     pub title: Option<&'a str>,
 }
 

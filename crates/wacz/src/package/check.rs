@@ -16,7 +16,7 @@ use crate::{Error, Location, Manifest, Options, Problem, Wacz};
 pub struct Known {
     /// The location of the package.
     pub location: Location,
-    /// The name in a list, if it differs from the name of the file.
+    /// The name of the package in a list, if that name differs from the file name.
     pub name: Option<String>,
     /// The hash of the package according to a list. For a package at a URL, this hash is trusted, because
     /// computing the hash would require downloading the whole package.
@@ -75,16 +75,16 @@ pub enum Presence {
         /// True if everything that this package requires is in the set.
         complete: bool,
     },
-    /// The set contains neither the name nor the hash.
+    /// The set contains no package with that name or hash.
     Missing,
-    /// A package has the name, but another size.
+    /// A package with that name exists, but its size differs.
     WrongSize {
         /// The location of that package.
         file: String,
         /// The size of that package in bytes.
         found: u64,
     },
-    /// A package has the name, but another hash.
+    /// A package with that name exists, but its hash differs.
     WrongHash {
         /// The location of that package.
         file: String,
@@ -94,7 +94,7 @@ pub enum Presence {
 }
 
 impl Known {
-    /// Creates a package without a list.
+    /// Creates a package that no list describes.
     pub(crate) fn at(location: Location) -> Known {
         Known {
             location,

@@ -1,5 +1,5 @@
-//! Edits one value of a JSON text, and preserves everything else, including the order of keys and the format of
-//! numbers.
+//! Edits one value of a JSON document, and preserves everything else, including the order of keys and the
+//! format of numbers.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -35,7 +35,7 @@ impl<'t> Object<'t> {
             if members.iter().any(|member| member.key == key) {
                 return Err(Problem::Json(format!("it has the key {key:?} twice")));
             }
-            // A raw value is a part of the text that it was read from.
+            // A raw value is a slice of the text that was parsed.
             let start = value.get().as_ptr() as usize - text.as_ptr() as usize;
             members.push(Member {
                 key,
@@ -51,8 +51,8 @@ impl<'t> Object<'t> {
         Some(&self.text[member.value.clone()])
     }
 
-    /// Returns the text with a value replaced, or appended if the key is missing. `depth` is the nesting depth of the
-    /// object.
+    /// Returns the text of the object with a value replaced, or appended if the key is missing. `depth` is the
+    /// nesting depth of the object.
     pub(super) fn with(&self, key: &str, value: &str, style: &Style, depth: usize) -> String {
         let text = self.text;
         if let Some(member) = self.members.iter().find(|member| member.key == key) {
@@ -85,7 +85,7 @@ impl<'t> Object<'t> {
         }
     }
 
-    /// Returns the text without a member.
+    /// Returns the text of the object without the member for this key.
     pub(super) fn without(&self, key: &str) -> String {
         let text = self.text;
         let Some(at) = self.members.iter().position(|member| member.key == key) else {
@@ -111,7 +111,7 @@ impl<'t> Object<'t> {
     }
 }
 
-/// The layout of a JSON text.
+/// The layout of a JSON document.
 pub(super) struct Style {
     /// The indentation of each level; `None` if the text is on one line.
     indent: Option<String>,

@@ -1,5 +1,6 @@
-//! Requirements between packages: a revisit in one package may refer to a payload in another one, and cannot be
-//! replayed without it. `datapackage.json` lists the required packages in `relation.requires`.
+//! Requirements between packages: a revisit in one package may refer to a payload in another package, and
+//! cannot be replayed without that package. `datapackage.json` lists the required packages in
+//! `relation.requires`.
 
 mod check;
 mod cycles;
@@ -58,7 +59,8 @@ struct Relation {
     requires: Option<Vec<Required>>,
 }
 
-/// Returns the packages that a package requires, in the order of its list; empty without a list.
+/// Returns the packages that a package requires, in the order of its list. Returns an empty list if
+/// the package has none.
 ///
 /// ```no_run
 /// use crawlspace_wacz::{package, Location, Options, Wacz};
@@ -90,10 +92,10 @@ fn required_in(text: &str) -> Result<Vec<Required>, Problem> {
 
 /// Replaces the list of packages that this package requires, and returns whether it changed.
 ///
-/// The new file is written next to the old one and replaces it atomically once it is on the disk; after any earlier
-/// error, the old file is intact. During the replacement, the disk needs room for both files. All other
-/// members are preserved byte by byte and in order, and so is the rest of `datapackage.json`; the hash in
-/// `datapackage-digest.json` is updated. If the list is unchanged, the file is not touched.
+/// The new file is written next to the old one, synced to the disk, and then replaces the old file atomically. If
+/// an error occurs before the replacement, the old file is intact. During the replacement, the disk needs room for
+/// both files. All other members and the rest of `datapackage.json` are preserved byte by byte and in order; the
+/// hash in `datapackage-digest.json` is updated. If the list is unchanged, the file is not touched.
 ///
 /// ```no_run
 /// use crawlspace_wacz::package::{set_requires, Required, Signature};
@@ -134,7 +136,7 @@ pub fn set_requires(
     Ok(true)
 }
 
-/// Returns the text of `datapackage.json` with another list.
+/// Returns the text of `datapackage.json` with its list of required packages replaced.
 fn with_requires(text: &str, required: &[Required]) -> Result<String, Problem> {
     let whole = Object::read(text)?;
     let style = Style::of(&whole);
@@ -153,7 +155,8 @@ fn with_hash(text: &str, old: &[u8], new: &[u8], signature: Signature) -> Result
     let mut text = text.to_owned();
     let digest = Object::read(&text)?;
     let style = Style::of(&digest);
-    // If the hash is already wrong, another program has changed the file; do not hide that.
+    // If the hash is already wrong, another program has changed the file. Do not hide that change
+    // by correcting the hash.
     let declared: Option<String> = digest
         .value("hash")
         .and_then(|hash| serde_json::from_str(hash).ok());

@@ -1,4 +1,4 @@
-//! Rewrites a package with new texts of some members, and preserves everything else.
+//! Replaces the contents of some members of a package, and preserves everything else.
 
 use std::fs;
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use crate::zip::record::Record;
 use crate::zip::write::{MemberWriter, write_directory};
 use crate::{Location, Options, Problem, Wacz};
 
-/// Replaces the file by one in which the members with these names have new texts.
+/// Replaces the file by a copy in which the members with these names have new contents.
 pub(super) fn rewrite(
     wacz: &Wacz,
     path: &Path,
@@ -63,7 +63,7 @@ pub(super) fn rewrite(
     Ok(replacement.commit()?)
 }
 
-/// Checks that the new file can be read, and contains the new texts.
+/// Checks that the new file can be read, and contains the new contents.
 fn proved(path: &Path, changes: &[(&'static str, Vec<u8>)]) -> Result<(), Problem> {
     let failed =
         |what: String| Problem::Damaged(format!("the written file cannot be read back: {what}"));
@@ -80,7 +80,7 @@ fn proved(path: &Path, changes: &[(&'static str, Vec<u8>)]) -> Result<(), Proble
     Ok(())
 }
 
-/// The attributes of a file, of which at least one changes when the file is written to.
+/// File attributes for detecting changes: a write to the file changes at least one of them.
 #[derive(PartialEq, Eq)]
 struct Identity {
     place: (u64, u64),

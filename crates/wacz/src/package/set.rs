@@ -1,4 +1,4 @@
-//! The packages of a set, which can be found by name, size and hash.
+//! A set of packages, with look-ups by name, size and hash.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -22,7 +22,7 @@ impl Match {
     }
 }
 
-/// The packages of a set that can be read.
+/// The readable packages of a set.
 #[derive(Default)]
 pub(super) struct Set {
     pub(super) packages: Vec<Package>,
@@ -35,7 +35,8 @@ pub(super) struct Set {
 pub(super) struct Package {
     pub(super) known: Known,
     size: u64,
-    /// The hash, once it was computed; the inner `None` means that the file cannot be read.
+    /// The hash; the outer `None` means that it has not been computed yet, the inner `None` that
+    /// the file cannot be read.
     hash: Option<Option<String>>,
 }
 
@@ -137,7 +138,7 @@ impl Set {
     }
 }
 
-/// Returns the digits of a SHA-256 hash in lower case, from any notation of it.
+/// Converts any notation of a SHA-256 hash to lower-case hexadecimal digits.
 fn sha256_of(hash: &str) -> Option<String> {
     let lower = hash.to_ascii_lowercase();
     let digits = ["sha256:", "sha-256:"]

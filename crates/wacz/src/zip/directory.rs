@@ -12,7 +12,7 @@ use crate::Problem;
 /// locator before it.
 const TAIL: u64 = 20 + 22 + 65_535;
 
-/// The directory of a zip file: its members, which are checked not to overlap.
+/// The directory of a zip file: its members. Reading it checks that members do not overlap.
 #[derive(Debug)]
 pub(crate) struct Directory {
     /// The directory as stored in the file.
@@ -48,9 +48,9 @@ struct EndRecord {
 }
 
 impl Directory {
-    /// Reads the directory of a file of `size` bytes. `section` returns a reader of a number of bytes from an offset.
-    /// This function calls `section` for the end of the file, and again for the directory if the directory begins
-    /// before that part.
+    /// Reads the directory of a file of `size` bytes. `section` returns a reader for a range, given its offset and
+    /// length. This function calls `section` for the end of the file, and again for the directory if the directory
+    /// begins before the range already read.
     pub(crate) fn read<R: Read>(
         size: u64,
         limit: u64,
@@ -195,7 +195,8 @@ impl Directory {
         }
     }
 
-    /// Checks that members do not overlap: with shared bytes, a small file could contain a huge text.
+    /// Checks that members do not overlap: if members shared bytes, a small file could decompress to
+    /// a huge size.
     fn check_overlaps(&mut self) -> Result<(), Fault> {
         let mut order: Vec<u32> = (0..self.entries.len() as u32).collect();
         order.sort_unstable_by_key(|&i| self.entries[i as usize].header);
@@ -240,7 +241,7 @@ impl EndRecord {
             entries: entries.into(),
             comment,
         };
-        // End of the region in which the directory must be.
+        // The directory must end at or before this offset.
         let mut limit = tail_start + at as u64;
         let locator = at.checked_sub(20).map(|at| Numbers(&tail[at..]));
         let locator = locator.filter(|locator| locator.clone().u32() == Some(END64_LOCATOR));
@@ -307,7 +308,7 @@ impl EndRecord {
         if disks != (0, 0, entries) {
             return Err(damaged("it is one part of a split zip file"));
         }
-        // If the old record also contains a number, both numbers must agree.
+        // If the 32-bit record also contains the number, both records must agree.
         let agrees = |old: u64, none: u64, new: u64| old == none || old == new;
         if !agrees(self.entries, IN_ZIP64_16.into(), entries)
             || !agrees(self.length, IN_ZIP64_32.into(), length)
@@ -320,8 +321,8 @@ impl EndRecord {
     }
 }
 
-/// Returns the offset of the end record: the record whose comment reaches to the end of the file. Two such records are
-/// an error, because one would be in the comment of the other, and readers would disagree on which one to use.
+/// Returns the offset of the end record: the record whose comment ends at the end of the file. Two such records are an
+/// error, because one would be in the comment of the other, and readers would disagree on which one to use.
 fn end_record(tail: &[u8]) -> Result<Option<usize>, Problem> {
     let Some(last) = tail.len().checked_sub(22) else {
         return Ok(None);
@@ -362,7 +363,8 @@ fn no_end(tail: &[u8], tail_start: u64) -> Problem {
 }
 
 impl DirectoryEntry {
-    /// Returns the maximum size of the local header in bytes: the name, and any extra fields.
+    /// Returns the maximum size of the local header in bytes, including the name and the longest
+    /// possible extra fields.
     pub(crate) fn longest_header(&self) -> u64 {
         30 + u64::from(self.name_length) + u64::from(u16::MAX)
     }
@@ -389,7 +391,7 @@ impl DirectoryEntry {
             IN_ZIP64_32 => wide.as_mut()?.u64(),
             _ => Some(narrow.into()),
         };
-        // In the order of the fields in the zip64 extra field.
+        // Read in the order in which the zip64 extra field stores the numbers.
         let size = widen(size)?;
         let compressed = widen(compressed)?;
         let header = widen(header)?;

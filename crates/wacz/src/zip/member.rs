@@ -101,8 +101,8 @@ impl Local {
     }
 }
 
-/// The content of a member. Reading reaches the end of the content only if size and checksum are
-/// correct.
+/// The content of a member. Reading fails at the end of the content if the size or the checksum is
+/// wrong.
 pub(crate) struct Content<R: Read> {
     data: Data<R>,
     compressed: u64,
@@ -145,7 +145,8 @@ impl<R: Read> Content<R> {
             Data::Stored(_) => self.count,
             Data::Deflated(data) => {
                 let taken = data.total_in();
-                // The decompressor must use all data. `fill_buf` reads in case nothing was read before.
+                // The decompressor must consume all data. `fill_buf` also reads from the input if its
+                // buffer is empty.
                 if !data.get_mut().fill_buf()?.is_empty() {
                     return wrong("bytes follow the end of its compressed data".to_owned());
                 }

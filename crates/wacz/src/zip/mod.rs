@@ -15,7 +15,7 @@ pub(super) use name::check as check_name;
 
 use super::Problem;
 
-/// A problem, and the member that has it.
+/// A problem, and the affected member.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) member: Option<String>,
@@ -48,7 +48,7 @@ pub(super) const DEFLATED: u16 = 8;
 const ENCRYPTED: u16 = 1 | 1 << 6 | 1 << 13;
 /// The sizes and the checksum follow the data.
 const DESCRIPTOR: u16 = 1 << 3;
-/// Placeholders in fields of 16 and 32 bits whose value is in a zip64 field.
+/// Placeholders in 16-bit and 32-bit fields whose actual value is in a zip64 field.
 const IN_ZIP64_16: u16 = u16::MAX;
 const IN_ZIP64_32: u32 = u32::MAX;
 const ZIP64_EXTRA: u16 = 1;

@@ -1,4 +1,5 @@
-//! Checks the names of members. This crate never uses the names as local paths, but programs that unpack a package do.
+//! Checks the names of members. This crate never uses member names as local paths, but programs that unpack packages
+//! do.
 
 /// Returns the name, or the reason why it is invalid.
 pub(crate) fn check(bytes: &[u8]) -> Result<&str, String> {

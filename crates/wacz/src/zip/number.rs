@@ -28,8 +28,8 @@ impl<'a> Numbers<'a> {
     }
 }
 
-/// Returns the extra field of a kind from the extra fields of a header. Bytes after an invalid field are
-/// ignored, because some tools write padding after the fields.
+/// Returns the extra field with the id `kind` from the extra fields of a header. Bytes after an invalid
+/// field are ignored, because some tools write padding after the fields.
 pub(super) fn extra_field(extra: &[u8], kind: u16) -> Option<Numbers<'_>> {
     let mut fields = Numbers(extra);
     loop {
@@ -41,7 +41,7 @@ pub(super) fn extra_field(extra: &[u8], kind: u16) -> Option<Numbers<'_>> {
     }
 }
 
-/// Returns the extra fields of a header, except those of a kind.
+/// Returns the extra fields of a header, except those with the id `kind`.
 pub(super) fn without_field(extra: &[u8], kind: u16) -> Vec<u8> {
     let mut kept = Vec::new();
     let mut rest = Numbers(extra);

@@ -1,8 +1,8 @@
-//! The record of a member, and its encoding as a local header and as a directory entry.
+//! Metadata of a member, and its encodings as a local header and as a directory entry.
 
 use super::{CENTRAL, DEFLATED, DESCRIPTOR, IN_ZIP64_32, LOCAL, STORED, ZIP64_EXTRA};
 
-/// Format versions that a reader must support: for folders and `deflate`, and for zip64.
+/// Format version that a reader must support: `PLAIN` for folders and `deflate`, `WIDE` for zip64.
 const PLAIN: u16 = 20;
 pub(super) const WIDE: u16 = 45;
 /// Created on a Unix system, so that the attributes are Unix file modes.
@@ -42,7 +42,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Creates the record of a member whose data is not written yet.
+    /// Creates the record for a member whose data is not written yet.
     pub(crate) fn new(name: &str, method: Method, time: u32) -> Record {
         Record {
             made_by: MADE_BY,
@@ -65,7 +65,7 @@ impl Record {
         }
     }
 
-    /// Resets the sizes and the checksum to their values before the data is written.
+    /// Resets the sizes and the checksum to the values for a member whose data is not written yet.
     pub(crate) fn emptied(self) -> Record {
         Record {
             flags: self.flags & !DESCRIPTOR,

@@ -151,7 +151,8 @@ mod tests {
     use crate::zip::Directory;
     use crate::zip::record::{Method, UTF8, dos_time};
 
-    /// Reads a file that only has its end, written by `write` at offset `start`.
+    /// Reads the directory of a file whose part before offset `start` is missing; `write` writes
+    /// the rest.
     fn read(start: u64, records: &[Record], comment: &[u8]) -> Directory {
         let mut end = Far {
             start,

@@ -80,7 +80,7 @@ fn bombs_end_at_their_limits() {
     // Gzip within gzip is not an index, and is not decompressed.
     let twice = counted(&zip(&[index(&gzip(&packed))]), &Options::default());
     assert!(twice.unwrap() < 10_000);
-    // The ratio is not limited for a text of usual size.
+    // The ratio is not limited for an index of usual size.
     let regular = zip(&[deflated(&many[..15 << 20])]);
     assert_eq!(counted(&regular, &Options::default()).unwrap(), 15 << 10);
 }
@@ -192,7 +192,8 @@ fn member_that_contradicts_the_directory_is_refused() {
             "{name}: {error}"
         );
     }
-    // A header that is not at the offset in the directory, or differs from the directory.
+    // A header that is not at the offset that the directory states, or that differs from the
+    // directory.
     let mut file = zip(&padded(plain.clone()));
     file[0] = b'Q';
     refused_file(&file, Some(INDEX));
@@ -309,7 +310,7 @@ fn end_record_that_contradicts_the_directory_is_refused() {
     // The comment of the end record contains a second end record.
     let comment = zip(&[Part::stored("indexes/other.cdx", LINE)]);
     refused_file(&zip_with(&parts, &with!(Ending, comment)), None);
-    // A field has the placeholder for a zip64 number, but the number is missing.
+    // A field contains the zip64 placeholder, but the zip64 number is missing.
     let mut part = but!(index(LINE), zip64: true);
     let mut file = zip(std::slice::from_ref(&part));
     let extra = file
@@ -372,7 +373,7 @@ fn damaged_gzip_is_refused_at_any_offset() {
         damaged[at] ^= 0x55;
         match read(&zip(&[Part::stored(name, &damaged)])) {
             Err(error) => assert_eq!(error.member.as_deref(), Some(name)),
-            // Without its first two bytes, the member is neither gzip nor lines of an index.
+            // Without its first two bytes, the member contains neither gzip data nor index lines.
             Ok(lines) => {
                 assert!(at < 2 && !lines.contains(&"com,example)/ 20260319102015 {}".to_owned()))
             }

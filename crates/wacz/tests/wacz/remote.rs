@@ -133,7 +133,7 @@ fn broken_download_resumes() {
         let manners = with!(Manners, cut: Some((after, times)));
         let (host, lines) = lines_of(&package, manners);
         assert_eq!(lines.unwrap(), package.lines, "cut after {after}");
-        // Data received earlier are not sent again, except for the four bytes of the first request.
+        // Data received earlier is not sent again, except for the four bytes of the first request.
         let undisturbed = lines_of(&package, Manners::default()).0.sent();
         let again = host.sent() - undisturbed;
         assert!(
@@ -288,12 +288,12 @@ fn impossible_responses_are_refused() {
             "{name}: {error}"
         );
     }
-    // If the total size is wrong from the first response on, the directory is not at the expected offset.
+    // If the total size is wrong in all responses, the directory is not at the expected offset.
     for total_lie in [-1, 1, 100_000, i64::MIN] {
         let (_host, lines) = lines_of(&package, but!(honest(), total_lie));
         lines.expect_err("a wrong total");
     }
-    // The server sends the whole file, but with another length than it stated.
+    // The server sends the whole file, but the stated length is wrong.
     for length_lie in [-1, -50_000, 1, 50_000] {
         let (_host, lines) = lines_of(&package, but!(honest(), length_lie, ranges: false));
         lines.expect_err("a wrong length");

@@ -1,5 +1,5 @@
 //! Tests interoperation with the tools of the format: the tools accept packages that this crate writes, and
-//! this crate reads packages of the tools.
+//! this crate reads packages that the tools write.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

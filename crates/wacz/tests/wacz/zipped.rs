@@ -1,5 +1,5 @@
-//! Builds zip files byte by byte, so that reader and writer cannot share a mistake, and so that each byte can be
-//! falsified.
+//! Builds zip files byte by byte. Therefore, reader and writer cannot share a mistake, and tests can falsify any
+//! byte.
 
 use redis_tests::but;
 use std::io::Write;
