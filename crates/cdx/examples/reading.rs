@@ -4,8 +4,8 @@
 //! `cargo run --release -p crawlspace-cdx --example reading`
 //!
 //! Reading a CDX line searches for its end and for its first space, checks the timestamp, and counts the spaces in two
-//! passes. The filename is then found by a short search from the right, a field left of the middle by a search from the
-//! left. Reading a CDXJ line parses all of its JSON.
+//! passes. A short search from the right then finds the filename; a search from the left finds fields in the left half
+//! of the line. Reading a CDXJ line parses all of its JSON.
 
 use std::hint::black_box;
 use std::time::Instant;

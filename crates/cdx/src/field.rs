@@ -19,7 +19,7 @@ pub enum Field {
     Digest,
     /// The target URL of a redirect; alias `redirecturl`.
     Redirect,
-    /// The meta tags for robots.
+    /// The values of the robots meta tags.
     Robotflags,
     /// Size of the compressed record in bytes.
     Length,
@@ -137,8 +137,8 @@ impl Field {
     }
 }
 
-/// Error: the line cannot have the requested field. The field is a JSON field and the line is not CDXJ, or it
-/// is a column number beyond the columns of the line.
+/// Error: the line cannot have the requested field. Either the field is a JSON field and the line is not
+/// CDXJ, or the field is a column number and the line has fewer columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownField(
     /// Name or number of the field.

@@ -107,14 +107,15 @@ impl Filter {
     ///
     /// # Errors
     ///
-    /// [`FilterError::BadField`] for an invalid field name, in dialects that make it an error. A name that
-    /// only CDXJ lines can have is accepted; [`Filter::passes`] or [`Filter::check`] decide later.
+    /// [`FilterError::BadField`] for an invalid field name, in dialects that reject such names. A name
+    /// that only CDXJ lines can have is accepted here; [`Filter::passes`] and [`Filter::check`] reject it
+    /// later if the lines are not CDXJ.
     pub fn parse(spec: &[u8], dialect: Dialect, limits: Limits) -> Result<Filter, FilterError> {
         parse::filter(spec, dialect, limits)
     }
 
-    /// Returns true if [`Filter::parse`] may take milliseconds; see [`Pattern::is_heavy`]. Always false for
-    /// tags.
+    /// Returns true if [`Filter::parse`] may take milliseconds; see [`Pattern::is_heavy`]. Always returns
+    /// false for tests of tags.
     ///
     /// ```
     /// use crawlspace_cdx::Filter;
@@ -125,8 +126,8 @@ impl Filter {
         !parse::is_tag_test(spec) && Pattern::is_heavy(spec)
     }
 
-    /// Returns an upper bound of the compiled size of a spec, whether or not it is a regular expression; see
-    /// [`Pattern::size`]. 0 for tags.
+    /// Returns an upper bound of the compiled size of a spec, whether or not the spec is a regular
+    /// expression; see [`Pattern::size`]. Returns 0 for tests of tags.
     pub fn size(spec: &[u8]) -> usize {
         if parse::is_tag_test(spec) {
             0
@@ -173,8 +174,8 @@ impl Filter {
         }
     }
 
-    /// Returns the negation flag and the tags of a test of tags, any of which matches. Returns `None`
-    /// for other tests.
+    /// Returns the negation flag and the tags of a test of tags. The test matches if the capture has
+    /// any of the tags. Returns `None` for other tests.
     ///
     /// ```
     /// use crawlspace_cdx::{Dialect, Filter, Limits};
@@ -190,7 +191,7 @@ impl Filter {
         }
     }
 
-    /// Returns the weight of the filter's regular expression, or 0 without one; see
+    /// Returns the weight of the filter's regular expression, or 0 if the filter has none; see
     /// [`Pattern::weight`].
     pub fn weight(&self) -> usize {
         match &self.kind {
@@ -231,8 +232,8 @@ impl Filter {
     }
 
     /// Checks that lines of this format can be filtered. Fails if [`Filter::passes`] would fail for every
-    /// line of the format: for a JSON field if the format has no CDXJ lines, or for a column that its lines
-    /// never have.
+    /// line of the format: if the filter reads a JSON field and the lines are not CDXJ, or if it reads a
+    /// column that lines of the format never have.
     ///
     /// # Errors
     /// Fails with the field or column that lines of this format do not have.
@@ -262,7 +263,7 @@ impl Subject {
                 return column.ok_or_else(|| UnknownField::column(*number));
             }
         };
-        // Whether a field is known depends on its name and the format, not on the fields of this line: any
+        // A field is known or unknown by its name and the format, whatever fields this line has: any
         // plausible name may be the name of a JSON field.
         let may_be = field.is_plausible() && line.format() == Format::Cdxj;
         if *dialect == Dialect::Ia && !field.is_standard() && !may_be {

@@ -1,10 +1,10 @@
 //! CDX and CDXJ lines, in the formats of web archive index servers.
 //!
-//! A [`Line`] is one capture of an index, and a [`Field`] one of its values. A [`Filter`] is one `filter=` of
-//! a CDX server in one of three [`Dialect`]s, a [`Collapse`] is one `collapse=`, and a [`Pattern`] is a
-//! regular expression with bounded cost. [`surt`] computes the urlkeys of URLs, by which indexes are sorted,
-//! and [`post`] the URLs under which requests with a body are indexed. The crate does no I/O and does not
-//! depend on Redis.
+//! A [`Line`] is one capture in an index, and a [`Field`] is one value of a line. A [`Filter`] is one
+//! `filter=` parameter of a CDX server in one of three [`Dialect`]s, a [`Collapse`] is one `collapse=`
+//! parameter, and a [`Pattern`] is a regular expression with bounded cost. [`surt`] computes the urlkeys by
+//! which indexes are sorted. [`post`] computes the URLs under which requests with a body are indexed. The
+//! crate does no I/O and does not depend on Redis.
 //!
 //! ```
 //! use crawlspace_cdx::{lines, Dialect, Filter, Format, Limits, Line, Read};

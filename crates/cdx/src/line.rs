@@ -59,12 +59,12 @@ impl Format {
         }
     }
 
-    /// Returns true if its lines can be CDXJ, which may have fields of any name.
+    /// Returns true if lines of this format can be CDXJ, whose fields may have any name.
     pub fn may_have_json(self) -> bool {
         matches!(self, Format::Auto | Format::Cdxj)
     }
 
-    /// Returns the maximum number of columns of its lines; see [`Line::columns`].
+    /// Returns the maximum number of columns in lines of this format; see [`Line::columns`].
     pub fn columns(self) -> usize {
         match self {
             Format::Auto | Format::Cdx => COLUMNS,
@@ -84,7 +84,7 @@ pub enum Read<'a> {
     Capture(Line<'a>),
 }
 
-/// The line of a capture. The line borrows the bytes that it was read from.
+/// The line of a capture. It borrows the bytes from which it was read.
 #[derive(Clone, Debug)]
 pub struct Line<'a> {
     raw: &'a [u8],
@@ -96,8 +96,8 @@ pub struct Line<'a> {
 #[derive(Clone, Debug)]
 enum Shape<'a> {
     Cdx {
-        // The type is a whole machine word: with padding, the compiler would copy the struct in several
-        // pieces that depend on each other.
+        // The type is a whole machine word. If the struct had padding, the compiler would copy it in
+        // several steps that depend on each other.
         width: usize,
         /// Offset of the start of the last column.
         last: usize,
@@ -138,8 +138,9 @@ impl<'a> Line<'a> {
     /// ```
     ///
     /// # Errors
-    /// Fails when the line is malformed, with the reason and the position; or when the line is the header of
-    /// a CDX file with another order of columns than [`Format::Cdx`], see [`BadLine::is_order`].
+    /// Fails when the line is malformed; the error contains the reason and the position. Also fails when the
+    /// line is the header of a CDX file whose columns are in a different order than in [`Format::Cdx`]; see
+    /// [`BadLine::is_order`].
     #[inline]
     pub fn read(raw: &'a [u8], format: Format) -> Result<Read<'a>, BadLine> {
         let raw = raw.strip_suffix(b"\n").unwrap_or(raw);
@@ -155,8 +156,8 @@ impl<'a> Line<'a> {
                 shape: Shape::File,
             }));
         }
-        // For CDXJ lines, in which only the first two spaces separate columns, counting all spaces is a small
-        // part of the cost.
+        // This also counts all spaces of a CDXJ line, although only its first two spaces separate columns.
+        // Counting is a small part of the cost.
         let spaces = Spaces::of(raw);
         if spaces.count == 0 {
             return Err(BadLine(Reason::Columns(1, format)));
@@ -204,10 +205,10 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Returns the value of a field. A standard field without a column in the format is `-`; a field that is
-    /// missing from a CDXJ line, or is `null`, is empty. JSON strings are decoded, numbers and booleans are
-    /// returned as written, and arrays and objects as JSON. Returns `None` only for [`Field::Other`] of a
-    /// line that is not CDXJ.
+    /// Returns the value of a field. For a standard field that has no column in the format, returns `-`; for
+    /// a field that is missing from a CDXJ line or is `null`, returns an empty value. JSON strings are
+    /// decoded, numbers and booleans are returned as written, and arrays and objects as JSON. Returns `None`
+    /// only for [`Field::Other`] if the line is not CDXJ.
     ///
     /// ```
     /// use crawlspace_cdx::{Field, Format, Line, Read};
@@ -371,7 +372,8 @@ fn is_skipped(raw: &[u8]) -> bool {
     raw.trim_ascii().is_empty() || raw.starts_with(b" CDX")
 }
 
-/// Reads a header. Fails if the CDX lines below the header have another order of columns.
+/// Reads a header. Fails if the columns of the CDX lines below the header are in an unsupported
+/// order.
 #[cold]
 fn header_read(raw: &[u8], format: Format) -> Result<Read<'_>, BadLine> {
     match (format, header::unread_order(raw)) {
@@ -380,8 +382,8 @@ fn header_read(raw: &[u8], format: Format) -> Result<Read<'_>, BadLine> {
     }
 }
 
-/// Splits a text into lines at line feeds, without the line feed or a carriage return before it. The last
-/// line needs no line feed, and a final line feed is not followed by an empty line.
+/// Splits bytes into lines at line feeds. Lines contain neither the line feed nor a carriage return
+/// before it. The last line may lack a line feed; a final line feed does not produce an empty line.
 ///
 /// ```
 /// let found: Vec<_> = crawlspace_cdx::lines(b"a\r\n\nb").collect();
@@ -421,7 +423,7 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-/// Rejects a text that contains a line end, which would corrupt names.
+/// Rejects bytes that contain a line end, which would corrupt names.
 #[inline]
 fn one_line(text: &[u8]) -> Result<(), BadLine> {
     match memchr::memchr2(b'\r', b'\n', text) {
@@ -435,8 +437,8 @@ fn one_line(text: &[u8]) -> Result<(), BadLine> {
 pub struct BadLine(Reason);
 
 impl BadLine {
-    /// Returns true for a header with an unsupported order of columns. The lines below such a header would
-    /// be read as other captures, so a reader that skips bad lines must stop at the header.
+    /// Returns true for a header with an unsupported order of columns. The columns of the lines below such
+    /// a header would be misinterpreted. Therefore, a reader that skips bad lines must stop at the header.
     ///
     /// ```
     /// use crawlspace_cdx::{Format, Line};

@@ -13,8 +13,8 @@ use regex_syntax::hir::{Class, Hir, HirKind};
 const NESTING: u32 = 100;
 
 /// Limits above which compiling takes milliseconds, which is too long for the main thread of the
-/// server. The limits apply to the number of alternatives, and to the program size in bytes that is
-/// estimated from the pattern.
+/// server: on the number of alternatives, and on the program size in bytes, as estimated from the
+/// pattern.
 const HEAVY_ALTERNATIVES: usize = 1000;
 const HEAVY_SIZE: usize = 8 * 1024;
 
@@ -67,7 +67,7 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Compiles the pattern. Groups keep their numbers and names with every anchor.
+    /// Compiles the pattern. The anchor does not change the numbers and names of groups.
     ///
     /// # Errors
     /// Fails when the pattern is malformed or exceeds the limits.
@@ -154,7 +154,7 @@ impl Pattern {
 
     /// Estimates the time to compile a pattern, as the number of bytes of plain text that take the same
     /// time to compile. The result is at most 128 KiB, because compiling stops at a limit. For an invalid
-    /// pattern, it is the length of the pattern.
+    /// pattern, the result is the length of the pattern.
     ///
     /// ```
     /// use crawlspace_cdx::Pattern;
@@ -170,7 +170,7 @@ impl Pattern {
     }
 
     /// Returns the maximum number of positions in the pattern that a search tracks at once: the worst-case number of
-    /// steps per byte of text. Values below 100 have no noticeable effect on the time of a search.
+    /// steps per byte of text. Values below 100 do not slow down a search noticeably.
     ///
     /// ```
     /// use crawlspace_cdx::{Anchor, Limits, Pattern};
@@ -234,10 +234,10 @@ fn grouped(text: &str, end: &str, limits: Limits) -> Result<Regex, BadPattern> {
 fn build(text: &str, limits: Limits) -> Result<Regex, BadPattern> {
     RegexBuilder::new(text)
         .unicode(false)
-        // The added group is one more level of nesting.
+        // The added group adds one level of nesting.
         .nest_limit(NESTING + 2)
         .size_limit(limits.compiled_bytes)
-        // Cache of the lazy DFA, one per thread: when it is full, it is cleared, and matching stays linear.
+        // Each thread has one cache for the lazy DFA. A full cache is cleared, so matching stays linear.
         .dfa_size_limit(2 * 1024 * 1024)
         .build()
         .map_err(|error| match error {

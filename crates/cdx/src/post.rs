@@ -1,4 +1,5 @@
-//! Look-up URLs of requests that are not a plain `GET`: the method and the body become part of the query.
+//! Look-up URLs of requests other than `GET` and `HEAD`: the method and the body become part of the
+//! query.
 //!
 //! Indexes store such captures under the urlkey of that URL, so it must match the URL written by indexers of
 //! the pywb family byte for byte:
@@ -22,7 +23,7 @@ mod tests;
 use escape::{push_base64, push_plus};
 use json::Manner;
 
-/// Maximum size of a body that becomes part of the look-up URL, in bytes. A longer body counts as an empty one.
+/// Maximum size of a body that becomes part of the look-up URL, in bytes. A longer body is treated as empty.
 pub const MAX_BODY: usize = 4 << 20;
 /// Maximum length of the text derived from a body, in characters.
 pub(crate) const MAX_APPENDIX: usize = 4096;

@@ -87,7 +87,8 @@ pub fn urlkey(url: &str) -> Result<String, BadUrl> {
         return Ok(url.to_owned());
     }
     match key_of(url) {
-        // A URN is a name, not a location, so any content is valid. Like the indexers, this compares the case.
+        // A URN is a name, not a location, so any content is valid. Like the indexers, this check is
+        // case-sensitive.
         Err(_) if url.starts_with("urn:") => Ok(url.to_owned()),
         key => key,
     }
@@ -142,12 +143,13 @@ pub fn range(url: &str, match_type: MatchType) -> Result<KeyRange, BadUrl> {
         key.get(..end).unwrap_or_default().to_owned()
     };
     let (from, to) = match match_type {
-        // Include the space after the key: lines begin with the key, but so do lines with longer keys.
+        // Include the space after the key; otherwise, lines with longer keys that begin with this key
+        // would match.
         MatchType::Exact => (format!("{key} "), format!("{key}!").into_bytes()),
         MatchType::Range => (format!("{key} "), Vec::new()),
         MatchType::Prefix => {
-            // Canonicalization removes a trailing `/` or `?`, but a query that ends with `/` or `?` selects
-            // the URLs below this path.
+            // Canonicalization removes a trailing `/` or `?` from the URL. However, if the URL of a query
+            // ends with `/` or `?`, the query selects the URLs below this path.
             for end in ['/', '?'] {
                 if url.ends_with(end) && !key.ends_with(end) {
                     key.push(end);
@@ -172,7 +174,7 @@ pub fn range(url: &str, match_type: MatchType) -> Result<KeyRange, BadUrl> {
     })
 }
 
-/// Returns the first text after all texts with this prefix.
+/// Returns the smallest string that sorts after all strings with this prefix.
 fn after(beginning: &[u8]) -> Vec<u8> {
     let mut after = beginning.to_vec();
     while let Some(last) = after.pop() {

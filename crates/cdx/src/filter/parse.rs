@@ -119,7 +119,8 @@ fn ia(spec: &[u8], limits: Limits) -> Result<Filter, FilterError> {
     Ok(Filter { negated, kind })
 }
 
-/// Parses `[!][=|~][field:]value`; an unknown name reads as empty, and a missing name selects the whole line.
+/// Parses `[!][=|~][field:]value`; a field with an unknown name reads as empty, and a missing name selects
+/// the whole line.
 fn pywb(spec: &[u8], limits: Limits) -> Result<Filter, FilterError> {
     let (negated, rest) = strip(spec, b'!');
     let (equals, rest) = strip(rest, b'=');
@@ -145,9 +146,9 @@ fn pywb(spec: &[u8], limits: Limits) -> Result<Filter, FilterError> {
 }
 
 impl Subject {
-    /// Parses the subject of an IA spec. A number, optionally with a plus sign, selects a column. A
-    /// column that no line has is an error: falling back to the whole line would let captures pass
-    /// that a filter with `!` excludes.
+    /// Parses the subject of an IA spec. A number, optionally with a plus sign, selects a column.
+    /// The number of a column that no line has is an error: if the whole line were tested instead,
+    /// captures that a filter with `!` excludes would pass.
     fn of_ia(name: &[u8]) -> Result<Subject, FilterError> {
         let digits = name.strip_prefix(b"+").unwrap_or(name);
         if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {

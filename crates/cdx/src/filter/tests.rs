@@ -113,7 +113,7 @@ fn dialects_match_the_table() {
             "~!status:2.".into(),
             [yes_no("200", "x2.x"), yes_no("200", "x2.x"), Never],
         ),
-        // Specs that match an empty value.
+        // These specs match an empty value.
         ("~!status:".into(), [Never, Never, Always]),
         (
             "~!status:x?".into(),

@@ -4,7 +4,8 @@ use super::spaces::Spaces;
 use super::{Format, Reason, Shape};
 use crate::Field;
 
-/// Returns the end of the leading digits, or of the `-` that a RECORD id may have instead.
+/// Returns the end of the leading digits, or of the `-` that a RECORD id may contain instead of
+/// digits.
 #[inline]
 pub(super) fn timestamp_end(text: &[u8], format: Format) -> usize {
     // Fast path for 14 digits, the usual case: two overlapping words instead of 14 comparisons.
@@ -59,8 +60,9 @@ pub(super) fn check(raw: &[u8], spaces: Spaces, format: Format) -> Result<Shape<
 
 /// Rejects non-numeric values in numeric columns. A URL with a space shifts all following columns,
 /// which the number of columns alone does not reveal. Lines of up to 11 columns still end with the
-/// filename, and the offset before it reveals lines with another order of columns (wget has the
-/// filename there). In wider lines, another column would be read as the filename.
+/// filename. The offset before the filename must be numeric, which reveals lines with a different
+/// order of columns (wget writes the filename in that position). In lines with more columns, a
+/// different column would be read as the filename.
 #[inline]
 fn check_numbers(raw: &[u8], width: usize) -> Result<(), Reason> {
     // Number of columns to the right of each numeric column.
@@ -78,7 +80,8 @@ fn check_numbers(raw: &[u8], width: usize) -> Result<(), Reason> {
     }
 }
 
-/// Returns the column of a field in a CDX line of this width; `None` if such lines have no column for it.
+/// Returns the column of a field in a CDX line of this width, or `None` if such lines have no column for
+/// the field.
 pub(super) fn of_cdx<'a>(raw: &'a [u8], width: usize, field: &Field) -> Option<&'a [u8]> {
     let column = place(width, field)?;
     let right = width - 1 - column;

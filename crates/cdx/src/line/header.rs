@@ -1,4 +1,4 @@
-//! Headers of CDX files, which list the columns of the lines below as letters.
+//! Headers of CDX files. A header lists the columns of the lines below it, one letter per column.
 
 /// Supported orders of the columns of a CDX line, one per number of columns.
 const ORDERS: [&[u8]; 4] = [b"NbamskS", b"NbamskrVg", b"NbamskrMVg", b"NbamskrMSVg"];
@@ -6,7 +6,7 @@ const ORDERS: [&[u8]; 4] = [b"NbamskS", b"NbamskrVg", b"NbamskrMVg", b"NbamskrMS
 /// Minimum number of columns of a CDX line.
 const MIN_COLUMNS: usize = ORDERS[0].len();
 
-/// Maximum length of the letters in an error message, in bytes.
+/// Maximum number of bytes of the letters that an error message contains.
 const SHOWN: usize = 60;
 
 /// Returns the letters of a header with an unsupported order of columns; `None` for any other line.

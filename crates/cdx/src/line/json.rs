@@ -39,7 +39,7 @@ impl<'a> Object<'a> {
     }
 }
 
-/// Returns the decoded text of a string, an empty text for `null`, and other values as written.
+/// Returns the decoded text of a string, an empty string for `null`, and other values as written.
 fn text_of(value: &str) -> Cow<'_, [u8]> {
     match value.as_bytes() {
         b"null" => Cow::Borrowed(b""),
@@ -84,7 +84,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
     }
 }
 
-/// A string that borrows its text if it has no escapes. A deserialized `Cow` is always owned.
+/// A string that borrows from the input if it contains no escapes. Deserializing to `Cow` directly
+/// would always allocate.
 struct Text<'a>(Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {

@@ -31,7 +31,8 @@ fn reason(raw: &[u8], format: Format) -> String {
     Line::read(raw, format).unwrap_err().to_string()
 }
 
-/// Numeric columns, which are checked where the width alone does not identify the columns.
+/// Numeric columns. Their values are checked if the number of columns does not identify the
+/// columns.
 const NUMBERS: [&str; 5] = ["status", "length", "offset", "orig.length", "orig.offset"];
 
 fn columns(raw: &[u8]) -> Vec<&[u8]> {

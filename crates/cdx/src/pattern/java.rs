@@ -13,7 +13,7 @@ pub(super) struct Translated {
 }
 
 impl Translated {
-    /// Returns the offset in the given pattern of the part that contains this byte of the translated text.
+    /// Maps an offset in the translated text to the offset of the containing part in the given pattern.
     pub(super) fn origin(&self, at: usize) -> usize {
         let next = self.parts.partition_point(|(of_text, _)| *of_text <= at);
         next.checked_sub(1).map_or(at, |last| self.parts[last].1)
@@ -55,7 +55,7 @@ struct Reader<'a> {
     at: usize,
     /// Number of open classes.
     nested: usize,
-    /// True if a bracket would be the first character of a class, and so literal.
+    /// True if the next character is the first one of a class; a closing bracket is then literal.
     class_begins: bool,
     /// Last item in a class, after which a dash may mean a range.
     last: Last,
@@ -69,7 +69,7 @@ struct Reader<'a> {
 /// Last item in a class.
 #[derive(Clone, Copy, Default, PartialEq)]
 enum Last {
-    /// A character, which can start a range.
+    /// A character that can start a range.
     Character,
     /// The dash of a range.
     Dash,
@@ -235,7 +235,7 @@ impl<'a> Reader<'a> {
                 self.last = Last::Dash;
                 self.keep();
             }
-            // The engine gives `--`, `~~` and `[:` a meaning.
+            // In the engine's syntax, `--`, `~~` and `[:` have special meanings.
             [sign @ (b'-' | b'~' | b':' | b'&'), ..] => {
                 self.last = last.and_character();
                 self.put(1, &format!("\\x{sign:02X}"));

@@ -47,8 +47,8 @@ pub(super) fn push_plus(text: &[u8], into: &mut String) {
     }
 }
 
-/// Appends a text in the form encoding of the URL Standard (section 5.2): only letters, digits and `*-._` are
-/// left unescaped.
+/// Appends a string in the form encoding of the URL Standard (section 5.2): only letters, digits and `*-._`
+/// are left unescaped.
 pub(super) fn push_form(text: &str, into: &mut String) {
     for piece in text.split_inclusive(['*', '~']) {
         let (piece, last) = match piece.as_bytes() {

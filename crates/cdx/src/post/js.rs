@@ -14,8 +14,9 @@ const MANNER: Manner = Manner {
 /// Maximum length of a value that ArchiveWeb.page keeps, in characters.
 const MAX_VALUE: usize = 512;
 
-/// Returns the values of the field `requestBody` that indexes may have for a body: as Browsertrix Crawler and
-/// js-wacz write it and, if different, as ArchiveWeb.page does, which truncates long values.
+/// Returns the values that indexes may contain in the field `requestBody` for a body: the value that
+/// Browsertrix Crawler and js-wacz write and, if it differs, the value of ArchiveWeb.page, which truncates
+/// long values.
 ///
 /// ```
 /// use crawlspace_cdx::post::js::appendices;
@@ -61,8 +62,8 @@ fn pairs(pairs: &[(String, String)]) -> String {
     text
 }
 
-/// Finds the parts of a form that have only a name: the first line of each part, and the last of several
-/// parts with the same name.
+/// Finds the parts of a form whose headers end directly after the name. Returns the name and the first
+/// line of each part. If several parts have the same name, only the last one is returned.
 fn parts(content_type: &str, body: &str) -> Vec<(String, String)> {
     let boundary = content_type
         .split_once("boundary=")
@@ -88,7 +89,7 @@ fn parts(content_type: &str, body: &str) -> Vec<(String, String)> {
     found
 }
 
-/// Truncates the values of a query, which is then serialized again.
+/// Truncates the values of a query, and serializes the query again.
 fn with_short_values(query: &str) -> String {
     let short = |text: &str| {
         super::form_decoded(text)
@@ -104,7 +105,7 @@ fn with_short_values(query: &str) -> String {
     pairs(&all)
 }
 
-/// Truncates a text to [`MAX_APPENDIX`] UTF-16 code units, the unit of length in JavaScript.
+/// Truncates a string to [`MAX_APPENDIX`] UTF-16 code units, in which JavaScript measures lengths.
 fn cut(mut text: String) -> String {
     let mut units = 0;
     let end = text.char_indices().find(|(_, c)| {

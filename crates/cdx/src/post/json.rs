@@ -1,16 +1,17 @@
 //! Flattening of JSON into pairs of names and values.
 //!
 //! JSON is parsed as by the Python indexers: `NaN` is a number, and numbers may have any length. If an object repeats a
-//! name, the last value is used, at the position of the first.
+//! name, the last value is used, in the position of the first value.
 
 use std::collections::HashMap;
 
-/// Maximum nesting; the indexers fail beyond it.
+/// Maximum nesting depth. The indexers fail for deeper nesting.
 const MAX_DEPTH: usize = 900;
-/// Maximum number of digits of an integer; the indexers fail beyond it.
+/// Maximum number of digits of an integer. The indexers fail for more digits.
 const MAX_DIGITS: usize = 4300;
 
-/// A text. Unpaired surrogates are encoded like other characters, so the text may be invalid UTF-8.
+/// A string. Unpaired surrogates are encoded like other characters, so the string may be invalid
+/// UTF-8.
 type Text = Vec<u8>;
 
 /// A JSON value. `Scalar(None)` is a value that can be parsed but not written.
@@ -18,7 +19,7 @@ enum Value {
     Object(Vec<(Text, Value)>),
     List(Vec<Value>),
     Scalar(Option<Text>),
-    /// A number with a zero fraction, without the fraction.
+    /// A number whose fraction is zero, stored without the fraction.
     Whole(Text),
     Null,
 }
@@ -28,7 +29,7 @@ enum Value {
 pub(super) struct Manner {
     /// Text written for `null`.
     pub null: &'static str,
-    /// Keeps names whose value is an empty text.
+    /// Keeps names whose value is an empty string.
     pub keeps_empty: bool,
     /// Keeps values without a name: a top-level scalar, and the elements of a top-level list.
     pub keeps_nameless: bool,
@@ -36,8 +37,8 @@ pub(super) struct Manner {
     pub has_floats: bool,
 }
 
-/// Lists all named values in order; the elements of a list have the name of the list. A repeated name gets a
-/// number. Returns `None` if the body is not JSON.
+/// Lists all named values in order; the elements of a list have the name of the list. A repeated name is
+/// made unique by appending a number. Returns `None` if the body is not JSON.
 pub(super) fn flat(body: &[u8], manner: Manner) -> Option<Vec<(String, String)>> {
     let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
     let text = std::str::from_utf8(body).ok()?;

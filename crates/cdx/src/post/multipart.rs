@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use memchr::memchr;
 
-/// Iterator over the parts of a form: names and contents.
+/// Iterator over the parts of a form, with their names and contents.
 pub(super) struct Form<'a> {
     /// `--` followed by the boundary.
     boundary: Vec<u8>,
@@ -170,8 +170,8 @@ fn header(head: &str, wanted: &str) -> Option<String> {
     value.map(|value| value.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-/// Returns the value of a parameter: `name` of `form-data; name="a"`. If the parameter is repeated,
-/// returns its last value.
+/// Returns the value of a parameter, such as `name` in `form-data; name="a"`. If the parameter is
+/// repeated, returns its last value.
 fn parameter(text: &str, wanted: &str) -> Option<String> {
     let mut found = None;
     // The first part is the type (`form-data`), not a parameter.
@@ -194,7 +194,7 @@ fn parameter(text: &str, wanted: &str) -> Option<String> {
     found
 }
 
-/// Splits a text at semicolons outside of quotes.
+/// Splits a string at semicolons outside of quotes.
 fn parts(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {

@@ -4,10 +4,11 @@ use std::borrow::Cow;
 
 use memchr::memchr;
 
-/// Decodes escapes, including those that result from decoding others. Invalid escapes are kept.
+/// Decodes escapes, including escapes that result from decoding other escapes. Invalid escapes are
+/// kept.
 ///
-/// Escapes do not overlap, so their order does not matter: one pass from the left suffices if every decoded
-/// byte is checked again together with the two bytes before it.
+/// Escapes do not overlap, so they can be decoded in any order: one pass from the left suffices if every
+/// decoded byte is checked again together with the two bytes before it.
 pub(super) fn undone(text: &[u8]) -> Cow<'_, [u8]> {
     let Some(first) = memchr(b'%', text) else {
         return Cow::Borrowed(text);
@@ -37,7 +38,7 @@ fn digit(byte: u8) -> Option<u8> {
     }
 }
 
-/// Returns true if a byte is escaped in a key: everything but printable ASCII, and the characters `#` and
+/// Returns true if a byte must be escaped in a key: all bytes except printable ASCII, and also `#` and
 /// `%`, which would be misread.
 #[inline]
 pub(super) fn must(byte: u8) -> bool {

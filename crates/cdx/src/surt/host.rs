@@ -50,7 +50,8 @@ impl Dots for [u8] {
     }
 }
 
-/// Decodes escapes, converts to ASCII if IDNA allows it, and replaces pairs of dots by one.
+/// Decodes escapes, converts the host to ASCII if IDNA allows it, and replaces each pair of dots by
+/// a single dot.
 fn plain(host: &[u8]) -> Cow<'_, [u8]> {
     let mut host = escapes::undone(host);
     if !host.is_ascii() {
@@ -82,7 +83,7 @@ fn address(host: &[u8]) -> Result<Option<Ipv4Addr>, &'static str> {
         if host.len() > MAX_DIGITS {
             return Err("its host is a number that is too large for an address");
         }
-        // Larger numbers are truncated, and a leading 0 does not mean octal.
+        // Larger numbers are truncated; a leading 0 does not make the number octal.
         let number = host.iter().fold(0_u32, |number, digit| {
             number
                 .wrapping_mul(10)

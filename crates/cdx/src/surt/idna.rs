@@ -1,4 +1,4 @@
-//! Internationalized domain names, in ASCII by IDNA 2003 (RFC 3490).
+//! Converts internationalized domain names to ASCII with IDNA 2003 (RFC 3490).
 //!
 //! Existing keys follow IDNA 2003; keys of the newer standard would not match them. Names are
 //! prepared by RFC 3491 with the tables of Unicode 3.2; newer characters are passed through, as RFC

@@ -1,5 +1,5 @@
-//! Splitting of URLs by the expression of RFC 2396, appendix B, with tolerance for malformed URLs in web
-//! pages.
+//! Splits URLs with the regular expression of RFC 2396, appendix B, and tolerates malformed URLs from
+//! web pages.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ pub(super) struct Parts<'a> {
     pub query: &'a [u8],
 }
 
-/// Maximum number of digits of a number; the programs that write indexes fail beyond it.
+/// Maximum number of digits of a number. The programs that write indexes fail for more digits.
 pub(super) const MAX_DIGITS: usize = 4300;
 
 /// Strips white space around the URL, and line ends and tabs inside.

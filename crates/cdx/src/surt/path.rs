@@ -41,7 +41,7 @@ fn push_resolved(path: &[u8], key: &mut Vec<u8>) {
     for part in path.split(|byte| *byte == b'/').skip(1) {
         match part {
             b"." => {}
-            // At the root, the first `..` is kept, and a second `..` removes the first.
+            // At the root, the first `..` is kept, and a second `..` removes the first one.
             b".." => {
                 if kept.pop().is_none() {
                     kept.push(part);
@@ -108,8 +108,8 @@ fn session(path: &[u8], length: fn(&[u8]) -> Option<usize>) -> Option<(usize, us
 
 const ID: usize = 24;
 
-/// Returns the length of `x(id)x(id)…` at the start of a text. Returns `None` unless `)/` follows; this
-/// closing parenthesis is not counted.
+/// Returns the length of `x(id)x(id)…` at the start of `text`, without the closing parenthesis of the
+/// session. Returns `None` unless `)/` follows.
 fn units(text: &[u8]) -> Option<usize> {
     let is_unit = |unit: &[u8]| match unit {
         [b'a'..=b'z', b'(', id @ .., b')'] => is_id(id),

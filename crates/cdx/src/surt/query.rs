@@ -32,7 +32,7 @@ fn remove_sessions(begin: usize, key: &mut Vec<u8>) {
         asp,
         coldfusion,
     ];
-    // The names of all kinds of session ids contain this text.
+    // The names of all kinds of session ids contain this string.
     let mut query = key.get(begin..).unwrap_or_default();
     if memmem::find(query, b"id").is_none() {
         return;

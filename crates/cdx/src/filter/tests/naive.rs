@@ -13,7 +13,7 @@ fn matches(pattern: &str, text: &str, whole: bool) -> bool {
     })
 }
 
-/// Evaluates a spec according to the table, spelled out by operators.
+/// Evaluates a spec according to the table in the module documentation, operator by operator.
 fn naive(
     operators: &str,
     field: Option<&str>,
@@ -97,7 +97,7 @@ proptest! {
         url in "[ab]{1,3}",
         status in "[ab]{1,3}",
     ) {
-        // Only the PYWB dialect treats `=!` like the `~!` of the table; the other dialects parse it
+        // Only the PYWB dialect treats `=!` like `~!` in the table; the other dialects parse `=!`
         // as two operators.
         let line = format!("a 2 {url} mime {status} - 7");
         let spec = match field {
