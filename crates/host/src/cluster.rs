@@ -24,7 +24,7 @@ fn crc16(bytes: &[u8]) -> u16 {
     })
 }
 
-/// Lookup table of the checksum: the remainder of each byte.
+/// Lookup table for the checksum: the remainder for each byte value.
 const REMAINDERS: [u16; 256] = {
     let mut remainders = [0; 256];
     let mut byte = 0;

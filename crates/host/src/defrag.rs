@@ -13,16 +13,16 @@ impl<'a> Mover<'a> {
     /// Creates a mover that calls `ask` for each allocation.
     ///
     /// # Safety
-    /// `ask` gets an allocation of the global allocator. `ask` returns null if the allocation stays at its
-    /// address. Otherwise, `ask` returns a new allocation of the same size and alignment with the same bytes,
-    /// and frees the old allocation.
+    /// The mover passes an allocation of the global allocator to `ask`. `ask` returns null if the allocation
+    /// stays at its address. Otherwise, `ask` returns a new allocation of the same size and alignment with
+    /// the same bytes, and frees the old allocation.
     pub unsafe fn new(ask: &'a mut dyn FnMut(*mut u8) -> *mut u8) -> Mover<'a> {
         Mover { ask }
     }
 
     /// Moves the buffer of a list, if the allocator wants to move it.
     pub fn list<T>(&mut self, list: &mut Vec<T>) {
-        const { assert!(align_of::<T>() <= ALIGNED) } // a complete block of the server's allocator
+        const { assert!(align_of::<T>() <= ALIGNED) } // a whole block of the server's allocator
         if list.capacity() == 0 || size_of::<T>() == 0 {
             return;
         }
@@ -30,12 +30,12 @@ impl<'a> Mover<'a> {
         let (at, len, capacity) = (old.as_mut_ptr(), old.len(), old.capacity());
         let moved = (self.ask)(at.cast());
         let at = if moved.is_null() { at } else { moved.cast() };
-        // SAFETY: the parts are those of the list itself, or of an equal buffer from the same allocator; the
-        // old list is not dropped.
+        // SAFETY: pointer, length and capacity are those of the list itself, or of an equal buffer from the
+        // same allocator; the old list is not dropped.
         *list = unsafe { Vec::from_raw_parts(at, len, capacity) };
     }
 
-    /// Moves a boxed slice, if it should move.
+    /// Moves a boxed slice, if the allocator wants to move it.
     pub fn boxed<T>(&mut self, slice: &mut Box<[T]>) {
         let mut list = take(slice).into_vec();
         self.list(&mut list);

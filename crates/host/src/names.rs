@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use smallvec::{Array, SmallVec};
 
-/// Joins the parts of a name. A name of up to `N` bytes takes no memory of its own.
+/// Joins the parts of a name. A name of up to `N` bytes is stored without an allocation.
 pub fn join<const N: usize>(parts: &[&[u8]]) -> SmallVec<[u8; N]>
 where
     [u8; N]: Array<Item = u8>,
@@ -96,7 +96,7 @@ const fn place(end: u32) -> (usize, u64) {
 #[derive(Default)]
 pub struct Lengths(AtomicU64);
 
-/// Lengths from this one on are not distinguished from each other.
+/// Lengths of at least this value are not distinguished from each other.
 const LONG: usize = 63;
 
 impl Lengths {

@@ -45,7 +45,7 @@ struct Slice<'a, A, B> {
     time: Time<'a>,
 }
 
-/// Pointer to the slice that is lent. Null while no slice is lent.
+/// Pointer to the lent slice. Null while no slice is lent.
 type Place<A, B> = Cell<*mut Slice<'static, A, B>>;
 
 /// State shared by a job and its function.
@@ -74,7 +74,7 @@ impl<A, B> Drop for Loan<'_, A, B> {
     }
 }
 
-/// The two values of a job, as the function of the job accesses them.
+/// Gives the function of a job access to the two values.
 pub struct Lent<A: 'static, B: 'static>(Rc<Shared<A, B>>);
 
 impl<A, B> Lent<A, B> {

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-/// Decision about a task after a part of it.
+/// Decision how to continue after a part of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Continue with the turn.
@@ -18,7 +18,7 @@ pub enum Next {
     Enough,
 }
 
-/// A turn. Tasks ask the turn from time to time whether to continue.
+/// A turn. Tasks call it from time to time to find out whether to continue.
 pub trait Turn {
     /// Decides how to continue after a part of the task is done.
     fn next(&mut self) -> Next;
@@ -117,7 +117,7 @@ mod tests {
         each: 3_000,
     };
 
-    /// Gives a number of turns, and returns which task ended in which turn.
+    /// Runs this number of turns, and returns which task ended in which turn.
     fn give(turns: &mut Turns<Work>, count: usize, light: bool) -> Vec<(&'static str, usize)> {
         let mut ended = Vec::new();
         for now in 1..=count {

@@ -30,7 +30,7 @@ pub enum Limits {
     Bytes(usize, usize),
     /// Smallest and largest integer.
     Range(u64, u64),
-    /// Values of the form that this example shows.
+    /// Values in the format of this example.
     Like(&'static str),
 }
 

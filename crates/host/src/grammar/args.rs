@@ -4,7 +4,7 @@ use crate::text::{Shown, parse_unsigned};
 
 use super::Arg;
 
-/// An error text that begins with its code word.
+/// An error message that begins with its error code.
 pub type Error = String;
 
 /// The arguments after the command's name and its key or prefix, read from left to right. Errors name the argument and
@@ -71,7 +71,7 @@ impl<'a> Args<'a> {
         Ok(argument)
     }
 
-    /// Reads the next argument, of `least` (0 or 1) to `maximum` bytes.
+    /// Reads the next argument, which must have `least` (0 or 1) to `maximum` bytes.
     ///
     /// # Errors
     /// `ERR` if the argument is missing, empty or too long.
@@ -164,7 +164,7 @@ impl<'a> Args<'a> {
         format!("{what} (argument {})", self.position() + 1)
     }
 
-    /// Returns the error to report when the next argument is missing or does not match this syntax.
+    /// Returns the error for a next argument that is missing or does not match this syntax.
     #[cold]
     pub fn expected(&self, syntax: &str) -> Error {
         self.wrong_next(&match self.peek() {
@@ -176,8 +176,8 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// Returns the error for a repeated option if the next argument is this option. Returns `None`
-    /// if the argument is a plain value.
+    /// Returns the error for a repeated option if the next argument is this option again. Returns
+    /// `None` if the next argument is a plain value.
     #[cold]
     pub(super) fn again(&self, option: &Arg) -> Option<Error> {
         let word = Shown(self.peek()?);

@@ -111,11 +111,11 @@ where
     }
 }
 
-/// A keyword, a number, and as many values, which are the last arguments: `ITEMS n item [item ...]`. The
-/// number delimits the values, so a value may be any word.
+/// A keyword, a number, and that many values, which are the last arguments: `ITEMS n item [item ...]`.
+/// The number tells how many values follow, so a value may be any word, even a keyword.
 #[derive(Clone, Copy)]
 pub struct Counted<S, const N: usize = 1> {
-    /// Name of the whole; if it is empty, the arguments are described individually.
+    /// Name of the group of arguments; if it is empty, the arguments are documented individually.
     pub name: &'static str,
     /// The keyword.
     pub word: &'static str,
@@ -232,8 +232,8 @@ impl<'a, S: Shape<'a>> Shape<'a> for AnyOf<S> {
 }
 
 /// An optional argument before blocks of a fixed number of words. The blocks extend to the last
-/// argument, and any word can begin a block. Therefore the number of remaining words shows if the
-/// optional argument is present.
+/// argument, and any word can begin a block. Therefore, the number of remaining words determines
+/// whether the optional argument is present.
 #[derive(Clone, Copy)]
 pub struct Before<S, B> {
     /// The optional shape.

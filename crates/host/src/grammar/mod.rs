@@ -161,8 +161,8 @@ macro_rules! grammar {
             $(where $check)?
         }
     };
-    // This module contains the shapes under the names of their fields. Their types are inferred in a function that is
-    // never called.
+    // This module contains one shape per field, named like the field. The types of the shapes are inferred in a
+    // function that is never called.
     (
         @shapes $($head:ident = $head_shape:expr,)*
         $({ $($option:ident = $option_shape:expr,)* } $($tail:ident = $tail_shape:expr,)*)?

@@ -130,7 +130,7 @@ impl Integer {
         Integer { called, ..self }
     }
 
-    /// Sets a text that errors append to the range.
+    /// Sets the note that errors append to the range.
     pub const fn noting(self, note: &'static str) -> Integer {
         Integer { note, ..self }
     }
@@ -159,7 +159,7 @@ impl<'a> Shape<'a> for Integer {
 }
 
 /// A value that a function parses from bytes. For invalid bytes, the function returns an error
-/// text.
+/// message.
 #[derive(Clone, Copy)]
 pub struct Form<F> {
     name: &'static str,
@@ -175,7 +175,7 @@ pub type BytesForm = Form<fn(&[u8]) -> Result<&[u8], Error>>;
 pub type FormOf<T> = Form<fn(&[u8]) -> Result<T, Error>>;
 
 impl<F> Form<F> {
-    /// Creates a text form, with an example for the documentation.
+    /// Creates a form that is documented as text, with an example.
     pub const fn text(name: &'static str, example: &'static str, parse: F) -> Form<F> {
         let kind = ArgKind::Text;
         Form {
@@ -186,7 +186,7 @@ impl<F> Form<F> {
         }
     }
 
-    /// Creates a numeric form, with an example for the documentation.
+    /// Creates a form that is documented as a number, with an example.
     pub const fn number(name: &'static str, example: &'static str, parse: F) -> Form<F> {
         let kind = ArgKind::Integer;
         Form {

@@ -31,8 +31,8 @@ pub enum Plain<N> {
     Native(Box<N>),
 }
 
-/// A key space in memory. Scans return entries in byte order. Every few steps, they return some
-/// entries again, as a scan of a growing Redis hash may.
+/// A key space in memory. Scans return entries in byte order. Every few steps, a scan returns some
+/// entries again, as a scan of a growing Redis hash may do.
 #[derive(Clone, Debug)]
 pub struct MemoryKeyspace<N> {
     /// Values by key.

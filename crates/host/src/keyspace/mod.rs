@@ -138,8 +138,8 @@ pub trait Keyspace {
     type Name: Clone + AsRef<[u8]>;
     /// A value read from a key.
     type Value: AsRef<[u8]>;
-    /// Position of a scan. Valid while the process runs; never stored in a key, because the order of a scan differs
-    /// between servers.
+    /// Position of a scan. It is valid while the process runs. Never store it in a key, because scans visit entries
+    /// in a different order on each server.
     type Cursor;
 
     /// Concatenates the parts to a key name.
@@ -257,8 +257,8 @@ pub trait Keyspace {
         out: &mut Batch,
     ) -> Result<bool>;
 
-    /// Returns the integer stored in a string. Returns 0 for a missing key and for text that is not
-    /// a number.
+    /// Returns the integer stored in a string key. Returns 0 for a missing key and for a value that
+    /// is not a number.
     fn number(&mut self, key: &Self::Name) -> Result<i64>;
     /// Stores an integer in a string.
     fn number_set(&mut self, key: &Self::Name, n: i64) -> Result<()>;

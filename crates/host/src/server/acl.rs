@@ -1,7 +1,7 @@
 //! Checks access (ACL) to keys whose names a command derives from its prefix.
 //!
-//! For the server, the prefix is not a key, so the server does not check it. Instead, this module
-//! checks every key.
+//! The server does not treat the prefix as a key and does not check access to it. Instead, this
+//! module checks every key.
 
 use std::os::raw::c_int;
 
@@ -26,17 +26,17 @@ pub struct User {
     owned: bool,
 }
 
-/// The user `default`, looked up only once: nearly all clients have this user, and it cannot be
-/// deleted.
+/// The user `default`, which is looked up only once: nearly all clients run as this user, and it
+/// cannot be deleted.
 static DEFAULT: MainThread<Option<User>> = MainThread::new(None);
 
 /// Number of cached client ids.
 const SEEN_CLIENTS: usize = 256;
 
-/// Ids of clients known to have a user. Looking up the user of a client by the client's id takes
-/// longer than reading the name of the current user. Ids are never reused. A client that has a user
-/// always has one until it disconnects, although `AUTH`, `RESET` or the deletion of the user may
-/// replace it by another user.
+/// Ids of clients known to have a user. Determining whether a client id has a user takes longer
+/// than reading the name of the current user. Ids are never reused. A client that has a user always
+/// has one until it disconnects, although `AUTH`, `RESET` or the deletion of the user may assign a
+/// different user to the client.
 static SEEN: MainThread<[u64; SEEN_CLIENTS]> = MainThread::new([0; SEEN_CLIENTS]);
 
 impl User {
@@ -82,8 +82,8 @@ impl User {
         User { ..*user }
     }
 
-    /// Returns the user name of the context's client. Returns `None` if there is no user, so that
-    /// no permission is checked: the server itself, or another module, runs the command.
+    /// Returns the user name of the context's client. Returns `None` if there is no user because
+    /// the server itself or another module runs the command; no permission is checked then.
     pub fn current_name(ctx: Ctx) -> Option<RmString> {
         // SAFETY: main thread, live context; the strings are the caller's.
         unsafe {

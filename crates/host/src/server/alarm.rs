@@ -1,8 +1,9 @@
 //! Alarm clock: calls registered functions at a given time, and only then.
 //!
 //! The alarm is a timer descriptor in the server's event loop. The server's own timers use
-//! wall-clock time: if the clock is set back, they are late by the same amount. This timer uses
-//! monotonic time, and compares it with the clock at least once a second while it is set.
+//! wall-clock time: if the clock is set back, those timers are late by the same amount. The alarm's
+//! timer uses monotonic time; while the alarm is set, the timer wakes at least once a second to
+//! check the clock.
 
 use std::os::raw::{c_int, c_void};
 use std::time::Duration;

@@ -17,9 +17,9 @@ pub struct ServerMemory;
 
 /// Sizes of small blocks are multiples of this number of bytes.
 const STEP: usize = 16;
-/// Number of sizes of small blocks.
+/// Number of different sizes of small blocks.
 const SIZES: usize = 40;
-/// Maximum number of blocks of each size that are kept: 205 KB in all.
+/// Maximum number of kept blocks of each size: 205 KB in total.
 const KEPT: u32 = 16;
 
 /// A list of freed blocks of one size. Each block contains the address of the next block.
@@ -29,7 +29,7 @@ struct Spare {
 }
 
 thread_local! {
-    /// True if this thread keeps blocks; and the lists of kept blocks, by size.
+    /// A flag that is true if this thread keeps blocks, and the lists of kept blocks by size.
     static SPARE: (Cell<bool>, [Spare; SIZES]) = const {
         (Cell::new(false), [const { Spare { first: Cell::new(ptr::null_mut()), count: Cell::new(0) } }; SIZES])
     };
@@ -40,7 +40,7 @@ pub(super) fn keep_blocks() {
     SPARE.with(|(keeps, _)| keeps.set(true));
 }
 
-/// Returns the number of the size of a small block; `None` for other blocks.
+/// Returns the index of the size of a small block in the lists, or `None` for other blocks.
 #[inline]
 fn small(layout: Layout) -> Option<usize> {
     let number = layout.size().wrapping_sub(1) / STEP;
@@ -61,8 +61,8 @@ unsafe fn take(size: usize) -> *mut u8 {
 }
 
 // SAFETY: the server returns a block of at least that size, aligned to `ALIGNED` bytes, which belongs to the caller
-// until it is freed. A layout with a larger alignment gets a part of a larger block. A kept small block has
-// no owner, and has the size of the list that contains it.
+// until it is freed. A layout with a larger alignment gets a part of a larger block. A kept small block has no
+// owner, and its size is the size for which its list is used.
 unsafe impl GlobalAlloc for ServerMemory {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -81,8 +81,8 @@ unsafe impl GlobalAlloc for ServerMemory {
             });
         }
         let over = layout.align() > ALIGNED;
-        // The sum of size and alignment does not overflow: both are at most half of the address
-        // space.
+        // The sum of size and alignment does not overflow, because each is at most half of the
+        // address space.
         let size = layout.size() + if over { layout.align() } else { 0 };
         // SAFETY: the size is not zero; the block has `align` spare bytes, so the aligned part fits.
         unsafe {

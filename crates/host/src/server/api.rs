@@ -2,8 +2,8 @@
 //!
 //! The server fills the function table when it loads the module, and the table never changes; all
 //! calls must be made on the server's main thread. The safe wrapper of the crate `redis_module` is
-//! not used: it lacks most functions that this module needs, and takes a fifth of the time of a
-//! look-up.
+//! not used: it lacks most functions that this module needs, and a look-up would spend a fifth of
+//! its time in the wrapper.
 
 pub use redis_module::raw;
 
@@ -28,9 +28,9 @@ pub use crate::rm;
 /// A context as the server passes it to a callback.
 pub type RawCtx = *mut raw::RedisModuleCtx;
 
-/// A module context: the client and database for which calls of the module API act. A context is
-/// valid while the callback that received it runs. The detached context lives as long as the
-/// module.
+/// A module context: the client and the database on whose behalf the module calls the API. A
+/// context is valid while the callback that received it runs. The detached context lives as long as
+/// the module.
 #[derive(Clone, Copy, Debug)]
 pub struct Ctx(RawCtx);
 
@@ -163,8 +163,8 @@ pub(crate) unsafe fn string_bytes<'a>(raw: *const raw::RedisModuleString) -> &'a
     }
 }
 
-/// Converts text for the server to a C string. The module's own texts are ASCII. Other characters
-/// are replaced, because the server treats each byte as a character.
+/// Converts text for the server to a C string. The module's own text is ASCII. Other characters are
+/// replaced, because the server treats each byte as a character.
 pub(crate) fn c_string(text: &str) -> CString {
     let ascii: Vec<u8> = text
         .bytes()
@@ -186,8 +186,8 @@ pub enum Level {
     Warning,
 }
 
-/// Writes a line to the server's log. The text is an argument of the format string, never the
-/// format string itself.
+/// Writes a line to the server's log. `text` is passed as an argument of the format string, never
+/// as the format string itself.
 pub fn log(ctx: Ctx, level: Level, text: &str) {
     let level: *const c_char = match level {
         Level::Notice => c"notice".as_ptr(),

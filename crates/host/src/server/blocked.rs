@@ -49,7 +49,7 @@ extern "C" fn reply(ctx: RawCtx, _: *mut *mut raw::RedisModuleString, _: c_int) 
     let ctx = unsafe { Ctx::new(ctx) };
     let _ = guarded("a delayed reply", || {
         // SAFETY: main thread; the data is the outcome that `answer` stored. The server owns the
-        // data until `free` takes them back.
+        // data until `free` takes it back.
         unsafe {
             let outcome = rm!(RedisModule_GetBlockedClientPrivateData(ctx.raw())).cast::<Outcome>();
             if let Some(outcome) = outcome.as_ref() {
@@ -62,7 +62,7 @@ extern "C" fn reply(ctx: RawCtx, _: *mut *mut raw::RedisModuleString, _: c_int) 
 
 extern "C" fn free(_: RawCtx, data: *mut c_void) {
     if !data.is_null() {
-        // SAFETY: `answer` made it with `Box::into_raw`, and the server returns it once.
+        // SAFETY: `answer` made this pointer with `Box::into_raw`, and the server returns it once.
         drop(unsafe { Box::from_raw(data.cast::<Outcome>()) });
     }
 }

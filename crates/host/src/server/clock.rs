@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::main_thread::MainThread;
 
-/// Maximum step of the wall clock, in microseconds, that this clock follows: time synchronisation
+/// Maximum step of the wall clock, in microseconds, that this clock follows. Time synchronisation
 /// makes such steps regularly.
 const STEP: i64 = 500_000;
 

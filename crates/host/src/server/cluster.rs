@@ -1,17 +1,18 @@
-//! Cluster check: decides if this node has all keys of a prefix. In a cluster, every command, slice
-//! and timer runs this check.
+//! Cluster check: determines whether this node has all keys of a prefix. In a cluster, every
+//! command, slice and timer runs this check.
 //!
 //! A command reads and writes many keys, some of which it discovers only while it runs. The command
 //! declares its prefix to the server, but not as a key. While a slot moves key by key, a missing
-//! key may be on the other node or not exist at all. Therefore this node serves a prefix only
+//! key may be on the other node, or may not exist at all. Therefore this node serves a prefix only
 //!
 //! - while it owns the slot and the slot is not moving; or
 //! - for reading, while the slot is migrating away and no key has left yet. (Writing could create
 //!   new keys, which the server requires to be created on the other node.)
 //!
-//! Otherwise the client gets the reply that the server would give to a command that names all these
-//! keys: `MOVED`, `ASK` if the prefix key has left, `TRYAGAIN`, or `CLUSTERDOWN`. Some servers
-//! redirect a command by its prefix before it reaches the module; others (Redis 8.6) do not.
+//! Otherwise, the client gets the reply that the server would send for a command that names all
+//! these keys: `MOVED`, `ASK` if the key with the name of the prefix has left, `TRYAGAIN`, or
+//! `CLUSTERDOWN`. Some servers redirect a command by its prefix before it reaches the module;
+//! others (Redis 8.6) do not.
 //!
 //! Keyspace events show if a key has left: the server reports every key that it receives, and every
 //! key that it deletes after sending it to another node.
@@ -90,8 +91,8 @@ impl Slots {
     }
 }
 
-/// Slots of which keys were deleted or restored by other means than this module, since the slot was
-/// last seen stable.
+/// Slots in which keys were deleted or restored since the slot was last known to be stable, but not
+/// by this module.
 static CHANGED: Slots = Slots::new();
 
 /// Slots that another node is migrating to this node atomically.
@@ -108,8 +109,8 @@ static MOVES_WHOLE: AtomicBool = AtomicBool::new(false);
 /// Event for slots that are migrated atomically, as numbered by Valkey 9.
 pub(crate) const SLOTS_MOVE: raw::RedisModuleEvent = raw::RedisModuleEvent { id: 19, dataver: 1 };
 
-/// Subevent: another node begins to migrate slots to this node. All other subevents end such a
-/// migration, or concern slots that leave this node.
+/// Subevent: another node begins to migrate slots to this node. Every other subevent reports the
+/// end of such a migration, or concerns slots that leave this node.
 const IMPORT_STARTED: u64 = 0;
 
 /// A range of slots, first and last included.
@@ -264,8 +265,8 @@ fn elsewhere(ctx: Ctx, prefix: &RmString, slot: usize) -> String {
     }
 }
 
-/// Returns the error for a client after the server refused one of the module's own commands,
-/// because the key is missing while its slot is moving.
+/// Returns the error for the client if the server refused one of the module's own commands because
+/// the key is missing while its slot is moving.
 pub(crate) fn not_here(key: &RmString, refusal: &str) -> Option<String> {
     let says_so = in_cluster() && refusal.contains("non local key");
     says_so.then(|| try_again(slot_of(key.as_ref())))

@@ -36,8 +36,8 @@ pub trait Act: Described {
     /// The error reply, which begins with its code word.
     fn act(arguments: Self::Arguments<'_>, call: &mut Call<'_>) -> Result<Answer, String>;
 
-    /// Answers the usual call in fewer steps than [`Act::act`], with the same reply. Returns `None`
-    /// for any other call, which is then parsed.
+    /// Answers the most frequent form of a call in fewer steps than [`Act::act`], with the same
+    /// reply. Returns `None` for all other calls, whose arguments are then parsed.
     fn act_shortly(_: &ShortCall<'_>) -> Option<Result<(), String>> {
         None
     }
@@ -431,8 +431,8 @@ unsafe fn describe(
         sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
     };
     let (notes, flags) = if !spec.takes_key {
-        // The prefix determines the slot of a command, but users need no access to a key of this
-        // name: the module checks the keys derived from the prefix one by one.
+        // The prefix determines the slot of a command, but users need no permission for a key with
+        // the name of the prefix: the module checks the keys derived from the prefix one by one.
         let notes = "key prefix: the names of all keys of the index begin with it";
         let flags = raw::REDISMODULE_CMD_KEY_NOT_KEY | raw::REDISMODULE_CMD_KEY_RW;
         (texts.keep(notes), flags)

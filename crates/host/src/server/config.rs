@@ -27,7 +27,7 @@ impl Setting {
         }
     }
 
-    /// Sets the default from a module argument. The error text names the valid values.
+    /// Sets the default from a module argument. The error message lists the valid values.
     fn read(&self, value: &[u8]) -> Result<(), String> {
         match self {
             Setting::Number(number) => number.read(value),
@@ -320,7 +320,7 @@ extern "C" fn set_choice(
 /// Sets the defaults of settings from module arguments, which are `name value` pairs.
 ///
 /// # Errors
-/// A sentence that names the argument and its valid values.
+/// The error message names the argument and its valid values.
 pub(crate) fn read_arguments(settings: &[Setting], arguments: &[&[u8]]) -> Result<(), String> {
     let mut rest = arguments;
     while let [name, tail @ ..] = rest {

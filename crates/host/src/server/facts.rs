@@ -29,7 +29,7 @@ pub(crate) fn policy_may_evict() -> bool {
 
 /// Returns a field of a section of `INFO`.
 pub(crate) fn server_info(section: &CStr, field: &CStr) -> Option<String> {
-    // SAFETY: main thread; the information is released, after its text was copied.
+    // SAFETY: main thread; the server data is released after the text was copied.
     unsafe {
         let info = rm!(RedisModule_GetServerInfo(ptr::null_mut(), section.as_ptr()));
         if info.is_null() {

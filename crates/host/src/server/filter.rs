@@ -1,4 +1,4 @@
-//! A filter that gives some calls of the server's own commands to commands of this module.
+//! A filter that redirects some calls of the server's own commands to commands of this module.
 //!
 //! The server calls the filter before every command of every client, so it must reject other calls
 //! in a few instructions. The filter only changes the name of the command; the server then checks
@@ -67,8 +67,8 @@ static FILTER: MainThread<Filter> = MainThread::new(Filter {
     rename: None,
 });
 
-/// Registers the filter, or unregisters it if `rename` is `None`. Unregister it from a timer only: the
-/// server must not be in the middle of its list of filters.
+/// Registers the filter, or unregisters it if `rename` is `None`. Unregister it from a timer only,
+/// because the server must not be iterating over its list of filters.
 pub fn set(ctx: Ctx, rename: Option<Rename>) {
     let mut filter = FILTER.borrow();
     filter.rename = rename;
@@ -81,7 +81,8 @@ pub fn set(ctx: Ctx, rename: Option<Rename>) {
             ));
             filter.registered = ptr::null_mut();
         } else if rename.is_some() && filter.registered.is_null() {
-            // Without this flag, the module's own calls would be filtered again, without an end.
+            // Without this flag, the filter would also apply to the module's own calls, in an
+            // endless recursion.
             let not_own = raw::REDISMODULE_CMDFILTER_NOSELF as c_int;
             filter.registered = rm!(RedisModule_RegisterCommandFilter(
                 ctx.raw(),

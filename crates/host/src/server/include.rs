@@ -1,7 +1,7 @@
 //! Detects configurations that include the configuration file of the Debian package. Version 0.1.0
 //! of the module was loaded in this way. `CONFIG REWRITE` adds a `loadmodule` line to a
-//! configuration with such an include. A server without the package then does not find the module
-//! file named in that line.
+//! configuration with such an include. A server on which the package is not installed cannot find
+//! the module file named in that line.
 
 use std::fs::File;
 use std::io::Read;

@@ -17,7 +17,7 @@ use super::scope::Names;
 pub struct Named {
     /// The word for one data set, such as `index`.
     pub what: &'static str,
-    /// The field with the name of a data set: `prefix` or `key`.
+    /// The name of the value that identifies a data set: `prefix` or `key`.
     pub by: &'static str,
     /// Function that returns the names of the data sets.
     pub names: fn() -> Names,

@@ -11,8 +11,8 @@ use super::notify;
 use super::reply::send_error;
 use crate::grammar::Described;
 
-/// A command that takes the place of a command of the server for some keys. Its words, replies and
-/// errors are those of the server's command.
+/// A command that replaces a command of the server for some keys. It takes the same arguments as
+/// the server's command, and sends the same replies and errors.
 pub trait Instead: Described {
     /// The command of the server.
     const ORIGINAL: &'static CStr;
@@ -75,7 +75,7 @@ impl<'a> InsteadCall<'a> {
         }
     }
 
-    /// Runs the server's command on another key, with other words after it.
+    /// Runs the server's command on the given key, with the given words after it.
     pub(crate) fn original_reply<C: Instead>(
         &self,
         key: &RmString,
@@ -86,8 +86,8 @@ impl<'a> InsteadCall<'a> {
         CallReply::of(self.ctx, C::ORIGINAL, &all)
     }
 
-    /// Returns the error with which the server's command refuses these words after a key. `key`
-    /// names an existing value of the right type. Returns `None` if the server accepts them.
+    /// Returns the error that the server's command returns for these words after a key. `key` is
+    /// the name of an existing key of the right type. Returns `None` if the server accepts them.
     pub fn original_error<C: Instead>(&self, key: &RmString, words: &[&[u8]]) -> Option<String> {
         let reply = self.original_reply::<C>(key, words)?;
         let text = || String::from_utf8_lossy(reply.bytes()).into_owned();

@@ -1,6 +1,6 @@
 //! Long jobs in time slices, so that other clients are served while a job runs.
 //!
-//! Jobs of one queue run one after the other, and queues take turns. While there are jobs, each
+//! Jobs in one queue run one after the other, and queues take turns. While there are jobs, each
 //! iteration of the event loop runs one slice. A slice runs as an internal command, so that all its
 //! writes are replicated as one transaction. (If the event-loop callback itself wrote, the server
 //! would abort. If a thread took the global lock repeatedly, clients would wait for a long time.)
@@ -35,7 +35,7 @@ pub enum Progress {
 pub trait Slices {
     /// Works until `time` returns false. Always makes some progress.
     fn slice(&mut self, ctx: Ctx, time: &mut dyn FnMut() -> bool) -> Progress;
-    /// Returns the database that the job works on.
+    /// Returns the number of the database that the job works on.
     fn db(&self) -> c_int;
     /// Returns true if the job writes. A job that only reads may run on a replica.
     fn writes(&self) -> bool;
@@ -125,9 +125,9 @@ pub enum Submitted {
 
 /// Submits a job for the client of `ctx`. If the queue of the job is empty, the job starts
 /// immediately. If one slice is enough, the client gets its reply without being blocked. With
-/// `may_attach`, a client that requests the same work waits for the existing job. If the client
-/// cannot be blocked (`MULTI`, scripts), the call runs all jobs of the queue, and then this job, to
-/// their end.
+/// `may_attach`, a client that requests the same work as an existing job waits for that job. If the
+/// client cannot be blocked (`MULTI`, scripts), the call runs all jobs of the queue, and then this
+/// job, to their end.
 pub fn submit(ctx: Ctx, id: JobId, mut job: Box<dyn Slices>, may_attach: bool) -> Submitted {
     // A replica in a cluster serves reads only to a client that sent `READONLY`, so the job must
     // run within the call.
@@ -202,8 +202,7 @@ pub fn abort(outcome: &Outcome, which: impl Fn(&JobId, &dyn Slices) -> bool) -> 
     n
 }
 
-/// Returns true if this is the job's queue. While the only job of a queue runs a slice, the queue
-/// is empty.
+/// Returns true if this is the job's queue. A queue is empty while its only job runs a slice.
 fn stands_for(queue: &VecDeque<Queued>, id: &JobId) -> bool {
     let first = queue.front();
     first.is_some_and(|queued| queued.id.shares_queue(id))
@@ -336,7 +335,7 @@ fn run_slice(ctx: Ctx) {
                 Some(queue) if queue.front().is_none_or(|q| q.id.shares_queue(&queued.id)) => {
                     queue.push_front(queued);
                 }
-                // The queue does not exist any more, because all its jobs were aborted.
+                // The queue is gone because all its jobs were aborted.
                 _ => runner.queues.push_back(VecDeque::from([queued])),
             }
         }
@@ -363,7 +362,7 @@ fn obstacle(ctx: Ctx, job: &dyn Slices) -> Option<String> {
 
 const ROLE_CHANGED: &str = "UNBLOCKED the server is not a master any more; run the command again on the master to finish the job";
 
-/// Aborts jobs whose data were replaced, or that the server's new role does not permit.
+/// Aborts jobs whose data was replaced, and jobs that the server's new role does not permit.
 fn on_change(_: Ctx, change: Change<'_>) {
     match change {
         Change::Key(..) => {}

@@ -45,7 +45,7 @@ impl<W> Line<W> {
         });
     }
 
-    /// Removes a client that was unblocked by other code.
+    /// Removes a client that other code has unblocked.
     pub fn leave(&mut self, client: BlockedClient) -> Option<W> {
         let at = self
             .all
@@ -54,7 +54,7 @@ impl<W> Line<W> {
         self.all.remove(at).map(|waiting| waiting.wish)
     }
 
-    /// Removes the clients that `meant` selects, in order.
+    /// Removes the clients for which `meant` returns true, and returns them in order.
     pub fn take(&mut self, meant: impl Fn(&Waiting<W>) -> bool) -> Vec<Waiting<W>> {
         let all = std::mem::take(&mut self.all).into_iter();
         let (taken, kept): (_, Vec<_>) = all.partition(meant);
@@ -62,7 +62,7 @@ impl<W> Line<W> {
         taken
     }
 
-    /// Sends the same outcome to all clients that `meant` selects.
+    /// Removes all clients for which `meant` returns true, and sends the same outcome to each.
     pub fn end(&mut self, outcome: &Outcome, meant: impl Fn(&W) -> bool) {
         for waiting in self.take(|waiting| meant(&waiting.wish)) {
             waiting.answer(outcome.clone());

@@ -39,8 +39,8 @@ pub unsafe fn on_load(
     argc: c_int,
     families: &[Family],
 ) -> c_int {
-    // Nothing may be allocated before this call, because the global allocator is the server's.
-    // SAFETY: by contract; fills the function table used by all other calls.
+    // Do not allocate memory before this call, because the global allocator uses the server's
+    // allocator. SAFETY: by contract; fills the function table used by all other calls.
     let ready = unsafe {
         raw::Export_RedisModule_Init(
             ctx.raw(),

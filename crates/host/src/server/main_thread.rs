@@ -7,7 +7,7 @@ pub struct MainThread<T>(RefCell<T>);
 
 // SAFETY: every callback of this module that accesses such a value runs on the server's main
 // thread: commands, timers, event-loop and keyspace callbacks, server events, replies to blocked
-// clients. The threads of `worker` access no such value.
+// clients. Threads of `worker` do not access such values.
 unsafe impl<T> Sync for MainThread<T> {}
 
 impl<T> MainThread<T> {
@@ -26,8 +26,8 @@ impl<T> MainThread<T> {
         self.0.borrow_mut()
     }
 
-    /// Borrows the value. Returns `None` if the value is already borrowed, because a callback
-    /// arrived while it was in use.
+    /// Borrows the value. Returns `None` if the value is already borrowed, because a callback runs
+    /// while the value is in use.
     pub fn try_borrow(&self) -> Option<RefMut<'_, T>> {
         self.0.try_borrow_mut().ok()
     }

@@ -34,7 +34,7 @@ impl Metric {
         self.set(self.get().wrapping_add(n));
     }
 
-    /// Increases the value to `n` if it is lower.
+    /// Sets the value to `n` if the value is lower than `n`.
     pub fn peak(&self, n: u64) {
         if n > self.get() {
             self.set(n);

@@ -14,8 +14,8 @@ use super::guard::guarded;
 use crate::defrag::Mover;
 use crate::slices::Time;
 
-/// A native value of a key. One thread at a time uses a value, mostly the main thread. A background
-/// thread of the server drops a large deleted value.
+/// A native value of a key. Only one thread at a time uses a value, usually the main thread. If a
+/// large value is deleted, a background thread of the server drops it.
 pub trait Native: Clone + Default + Send + 'static {
     /// Name of the type in RDB files: nine characters of `A-Za-z0-9_-`. Must never change.
     const NAME: &'static CStr;
@@ -98,8 +98,8 @@ impl Registered {
         self.losses.load(Relaxed)
     }
 
-    /// Records that a value left its key, was freed or moved. Any thread may call this, but a value
-    /// that a background thread frees has left its key before, on the main thread.
+    /// Records that a value left its key, was freed or moved. Any thread may call this. Before a
+    /// background thread frees a value, the main thread has removed the value from its key.
     fn note_loss(&self) {
         self.losses.fetch_add(1, Relaxed);
     }
@@ -288,7 +288,7 @@ extern "C" fn digest<T: Native>(digest: *mut raw::RedisModuleDigest, value: *mut
             // The server combines the elements regardless of their order.
             value.elements(&mut |parts| {
                 for part in parts {
-                    // Each part has its length before it, so that different lists of parts have
+                    // The length precedes each part, so that different lists of parts have
                     // different digests.
                     rm!(RedisModule_DigestAddLongLong(digest, part.len() as i64));
                     rm!(RedisModule_DigestAddStringBuffer(
@@ -357,7 +357,8 @@ extern "C" fn copy<T: Native>(
     }
 }
 
-/// Defragments the value until the server's time limit. Returns 0 when the value is complete.
+/// Defragments the value until the server's time limit is reached. Returns 0 when the whole value
+/// is done.
 extern "C" fn defrag<T: Native>(
     ctx: *mut raw::RedisModuleDefragCtx,
     _: *mut raw::RedisModuleString,

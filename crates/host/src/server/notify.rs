@@ -57,9 +57,8 @@ pub enum Change<'a> {
 }
 
 /// Returns true if a key changes because the master replicates to this server, another node
-/// migrates the slot to it, or a file is being loaded. The master, the other node and the file also
-/// contain the module's own bookkeeping keys. This check is slower than most others, so callers
-/// make it last.
+/// migrates the slot to it, or a file is being loaded. The module's own bookkeeping keys arrive
+/// from the same origin. This check is slower than most others, so callers make it last.
 pub fn is_replicated(ctx: Ctx, key: &[u8]) -> bool {
     if cluster::is_importing(key) {
         return true;
@@ -85,7 +84,7 @@ pub struct Listener {
 static LISTENERS: MainThread<Vec<Listener>> = MainThread::new(Vec::new());
 
 /// Returns the first listener at or after this position for which `says` returns true, and its position. The list is
-/// borrowed only for the search, so that a listener may cause events itself.
+/// borrowed only during the search, because a listener may itself cause events.
 fn next_listener(from: usize, says: impl Fn(&Listener) -> bool) -> Option<(usize, Listener)> {
     let listeners = LISTENERS.try_borrow()?;
     let at = from + listeners.get(from..)?.iter().position(says)?;
@@ -141,7 +140,7 @@ extern "C" fn key_changed(
         return raw::REDISMODULE_OK as c_int;
     }
     if cluster::in_cluster() {
-        // SAFETY: the server terminates the name with a null byte, and it lives during the
+        // SAFETY: the server terminates the name with a null byte, and the name lives during the
         // callback.
         cluster::note_event(unsafe { CStr::from_ptr(event) }, name);
     }
@@ -270,7 +269,7 @@ fn has_keys(ctx: Ctx) -> bool {
 }
 
 /// Subscribes to the events that are needed before the first command, or to all events if data
-/// exist already.
+/// already exists.
 ///
 /// # Safety
 /// Called once, with the context of the module's load.

@@ -16,8 +16,8 @@ use crate::names::Lengths;
 /// Maximum number of cached data sets. Above this number, caches that are not in use are evicted.
 const MAX_CACHED: usize = 4096;
 
-/// The cache of a data set. Each event method returns true if the cache stays valid. By default,
-/// the cache is dropped and read again.
+/// The cache of a data set. Each event method returns true if the cache stays valid. The default
+/// methods return false: the cache is dropped, and read again when it is next used.
 pub trait Cached: Sized {
     /// Returns true if the cache is in use and must not be evicted.
     fn is_in_use(&self) -> bool {

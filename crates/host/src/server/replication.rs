@@ -1,17 +1,18 @@
-//! Decides if changes must be sent to recipients: as commands to replicas and the append-only file,
-//! and as keyspace events to clients and other modules.
+//! Determines whether changes must be sent to recipients: as commands to replicas and the
+//! append-only file, and as keyspace events to clients and other modules.
 //!
 //! The server builds the command for a replicated change before it checks for recipients. Building
 //! the command takes a third of a microsecond, and a step of a frontier makes three to five
 //! changes. For each keyspace event, the server creates a client and a context for each subscribed
-//! module, including this module, which takes half as long. Therefore this module caches whether
-//! there are recipients, for as long as the answer is certain.
+//! module, including this one. Doing so takes half as long as building a command. Therefore this
+//! module caches whether there are recipients, for as long as the answer is certain.
 //!
 //! The answer for commands is certain until the server forks, changes its role or configuration, or
 //! loads a file. A new replica or append-only file gets earlier writes from a process that the
-//! server forks, and all later writes as commands. A replica that reconnects can only resume if the
-//! server kept a backlog, and a server with a backlog is treated like a server with replicas. In a
-//! cluster, all changes are sent, because slots can migrate to other nodes without these events.
+//! server forks, and all later writes as commands. A reconnecting replica can resume only if the
+//! server kept a backlog. Therefore, a server with a backlog is treated like a server with
+//! replicas. In a cluster, all changes are sent, because slots can migrate to other nodes without
+//! these events.
 //!
 //! The answer for keyspace events is certain until the configuration changes or a module is loaded
 //! or unloaded.

@@ -6,7 +6,7 @@ use crate::reply::Reply;
 
 use super::api::{Ctx, c_string, rm};
 
-/// Outcome of a command: a reply, or an error text that begins with its code word.
+/// Outcome of a command: a reply, or an error message that begins with its error code.
 pub type Outcome = Result<Reply, String>;
 
 /// Sends an outcome.

@@ -8,9 +8,9 @@ use super::api::{Ctx, RmString, rm};
 use super::cluster;
 use super::keyspace::RedisKeyspace;
 
-/// A lookup key that consists of the number of the database (four bytes) and the prefix. The number
-/// keeps the lookup key from being empty: comparing empty slices reads from a dangling address,
-/// which is slow on some processors, and the most common prefix is empty.
+/// A lookup key that consists of the number of the database (four bytes) and the prefix. Because of
+/// the number, the lookup key is never empty, although the most common prefix is empty. Comparing
+/// empty slices would read from a dangling address, which is slow on some processors.
 pub(crate) type Scope = SmallVec<[u8; 64]>;
 
 /// Returns the scope of a prefix in a database.

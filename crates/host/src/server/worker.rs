@@ -32,7 +32,7 @@ const PIECE_US: u64 = 2_000;
 /// Limits of a task.
 #[derive(Clone, Copy)]
 pub struct Terms {
-    /// True if the task is known to be short in total, so that it need not wait for long turns of
+    /// True if the task is known to be short in total. Such a task does not wait for long turns of
     /// other tasks.
     pub light: bool,
     /// Maximum CPU time, in milliseconds.
@@ -49,8 +49,8 @@ impl Terms {
     }
 }
 
-/// A task for another thread. The thread calls the task repeatedly, with the arguments that are
-/// kept for the task, until the task returns an outcome. The task pauses when its turn ends.
+/// A task for another thread. The thread calls the task repeatedly with its arguments until the
+/// task returns an outcome. The task pauses when its turn ends.
 type Work = Box<dyn FnMut(&[&[u8]], &mut dyn Turn) -> Option<Outcome> + Send>;
 
 /// Arguments of a command that a thread reads. The unused memory of the strings is already freed,
@@ -86,7 +86,7 @@ struct Order {
 // main thread.
 unsafe impl Send for Order {}
 
-/// Counts of the threads of one kind.
+/// Numbers of threads of one kind.
 struct Threads {
     /// Number of threads.
     count: usize,
@@ -105,8 +105,8 @@ static POOL: Mutex<Pool> = Mutex::new(Pool {
     orders: Turns::new(),
     threads: [const { Threads { count: 0, idle: 0 } }; 2],
 });
-/// Number of orders that are waiting for a turn. Atomic and not behind a lock, because every check
-/// of a turn reads it.
+/// Number of orders that are waiting for a turn. It is atomic instead of protected by a lock,
+/// because every check of a turn reads it.
 static WAIT_FOR_A_TURN: AtomicUsize = AtomicUsize::new(0);
 /// Wakes threads for all tasks, and threads for light tasks only.
 static COMING: [Condvar; 2] = [const { Condvar::new() }; 2];

@@ -94,7 +94,7 @@ impl RedisKeyspace {
         cached(&mut self.last_value, bytes)
     }
 
-    /// Returns the field string for `bytes`. Callers often look up the same hash in several keys
+    /// Returns the field string for `bytes`. Callers often look up the same field in several keys
     /// one after the other, so the last string is reused.
     pub(super) fn field_string(&mut self, bytes: &[u8]) -> RmString {
         match &self.last_field {
@@ -237,8 +237,8 @@ impl RedisKeyspace {
         Ok(())
     }
 
-    /// Closes read handles of a key that may be new: a handle that was opened while the key was
-    /// missing does not see the new value.
+    /// Closes read handles of a key that may have just been created: a handle that was opened while
+    /// the key was missing does not see the new value.
     fn see_new(&mut self, key: &RmString) {
         if self.open.iter().any(|(_, open)| open.is_null()) {
             self.open

@@ -48,8 +48,8 @@ pub struct RedisKeyspace {
     reader: Option<Box<Reader>>,
 }
 
-/// Returns true if a key is bookkeeping, which every command may read without a permission of the
-/// user. The argument is the key's name after the prefix.
+/// Returns true for a bookkeeping key, which every command may read even if the user has no
+/// permission to read it. The argument is the key's name after the prefix.
 pub(crate) type Exempt = fn(&[u8]) -> bool;
 
 /// User whose permissions apply to reads.
@@ -86,8 +86,8 @@ impl RedisKeyspace {
 
     /// Refuses every read of a key that this user may not read, except for exempt keys with this
     /// prefix. Use this only for operations that do not write: a refusal in the middle would leave
-    /// a partial change. For the first key of `stands_for`, the permission to read the second key
-    /// is checked instead.
+    /// a partial change. For the first key of `stands_for`, permission to read the second key
+    /// suffices.
     pub fn read_as(
         &mut self,
         user: User,
@@ -114,7 +114,7 @@ impl RedisKeyspace {
         }
     }
 
-    /// Calls `act`, whose writes are not replicated: the caller replicates them in another way.
+    /// Calls `act` without replicating its writes: the caller replicates them in another way.
     pub fn silently<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
         self.flush();
         let silence = Silence::begin();

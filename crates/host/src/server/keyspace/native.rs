@@ -48,14 +48,14 @@ pub struct Gathering {
 /// Changes that are made but not replicated yet.
 pub(super) struct Gathered {
     key: RmString,
-    /// Another key to which the changes refer; `None` if there is none.
+    /// Another key to which the changes refer, if any.
     beside: Option<RmString>,
     handle: OpenKey,
     replicated: Gathering,
     command: &'static CStr,
     is_empty: fn(*mut c_void) -> bool,
     log: Vec<u8>,
-    /// A number that the code that appends to the log stores between two changes.
+    /// A number that the code appending to the log stores between two changes.
     mark: usize,
 }
 
@@ -74,8 +74,8 @@ impl Gathered {
 /// only opened keys as used: it would evict a key that is never opened.
 const READS: u32 = 256;
 
-/// The place in memory of a key's value, for reads that do not open the key. A change of the key by
-/// another client must drop it, because it may give the key a time to live.
+/// The place in memory of a key's value, for reads that do not open the key. Drop the place when
+/// another client changes the key, because the change may give the key a time to live.
 pub struct Place<T> {
     value: *const T,
     losses: u64,
@@ -247,8 +247,8 @@ impl RedisKeyspace {
     }
 
     /// Returns the place of the value of a key. Returns `None` for a missing key, for a key with a
-    /// time to live, which may expire at any time, and in a cluster, where a slot may leave with its
-    /// keys.
+    /// time to live (it may expire at any time), and in a cluster (a slot may move to another node
+    /// with its keys).
     ///
     /// # Errors
     /// `WRONGTYPE` if the key holds another type.

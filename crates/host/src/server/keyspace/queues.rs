@@ -1,7 +1,7 @@
-//! Sorted sets, lists and numbers, which the queues consist of.
+//! Sorted sets, lists and numbers, of which the queues consist.
 //!
-//! Uses the raw key API with one open handle per key and command. A command reads a queue, takes
-//! from it and adds to it, so opening the key each time would double the cost.
+//! Uses the raw key API with one open handle per key and command. A command reads a queue, removes
+//! entries and adds entries; opening the key for each of these steps would double the cost.
 
 use std::ffi::CStr;
 use std::ops::RangeInclusive;
