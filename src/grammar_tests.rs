@@ -13,7 +13,7 @@ use crate::{chg, dedupe, tags};
 
 const NOW: u64 = 1_700_000_000_000;
 
-/// Errors about combinations of options that are valid on their own.
+/// Errors about options that are valid individually, but not in combination.
 const REFUSED_TOGETHER: [&str; 6] = [
     "tag has",
     "cannot be combined",

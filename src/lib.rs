@@ -16,7 +16,7 @@ mod texts;
 mod grammar_tests;
 
 /// The server's allocator, so that `INFO memory` and `maxmemory` include the module. Unit tests run
-/// without a server and do not use it.
+/// without a server and do not use this allocator.
 #[cfg(all(feature = "module", not(test)))]
 #[global_allocator]
 static ALLOCATOR: crawlspace_host::server::allocator::ServerMemory =

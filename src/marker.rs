@@ -13,8 +13,8 @@ pub(crate) const CHANGE: &CStr = c"crawlspace.packed";
 
 static REGISTERED: Registered = Registered::new();
 
-/// A value that marks a key as in use and contains no data. Plain commands fail on it with
-/// `WRONGTYPE`, and deleting or renaming it destroys no record.
+/// A value that marks a key as in use and contains no data. Plain commands fail with `WRONGTYPE` on
+/// such a key, and deleting or renaming the key does not destroy any record.
 #[derive(Clone, Default)]
 pub struct Marker;
 
@@ -29,8 +29,8 @@ pub(crate) fn mark(keys: &mut RedisKeyspace, key: &RmString) -> Result<()> {
         .map(drop)
 }
 
-/// Name of the keyspace event of a new marker. The name contains no family, because a replica cannot tell to which
-/// family the marker belongs.
+/// Name of the keyspace event of a new marker. The name does not include the command family, because a replica
+/// cannot tell to which family the marker belongs.
 pub(crate) const EVENT: &CStr = c"crawlspace.marker";
 
 /// The stored content, reserved for later versions.
@@ -60,7 +60,7 @@ impl Native for Marker {
     }
 
     fn memory(&self) -> usize {
-        // `MEMORY USAGE` already includes the server's own structures of the key.
+        // `MEMORY USAGE` already includes the server's own data structures for the key.
         size_of::<usize>()
     }
 

@@ -1,6 +1,6 @@
 //! Bit streams in bytes, lowest bit first.
 
-/// Minimum number of valid bits that [`Bits::peek`] returns, unless fewer are left.
+/// Minimum number of valid bits that [`Bits::peek`] returns, unless fewer bits are left.
 pub const PEEK: u32 = 57;
 
 /// Appends bits to a vector of bytes.
@@ -58,8 +58,8 @@ pub struct Bits<'a> {
 }
 
 impl<'a> Bits<'a> {
-    /// Reads the bits of the first `len` bytes. `peek` may read bytes after the first `len`, but no
-    /// call consumes such bytes.
+    /// Creates a reader of the first `len` bytes. `peek` may look at later bytes, but no call
+    /// consumes them.
     pub fn new(bytes: &'a [u8], len: usize) -> Bits<'a> {
         Bits {
             bytes,
@@ -92,7 +92,7 @@ impl<'a> Bits<'a> {
         u64::from_le_bytes(word)
     }
 
-    /// Consumes this many bits. If fewer are left, consumes nothing and returns false.
+    /// Consumes this number of bits. If fewer bits are left, consumes nothing and returns false.
     #[must_use]
     #[inline]
     pub fn skip(&mut self, count: u32) -> bool {

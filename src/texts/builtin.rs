@@ -59,7 +59,8 @@ pub fn matcher() -> &'static Matcher {
     MATCHER.get_or_init(|| Matcher::new(table()))
 }
 
-/// Returns codes that suit dates within a month, records of any size, and a few thousand hosts.
+/// Returns codes for numbers that are optimized for dates within one month, records of any size,
+/// and a few thousand hosts.
 fn classes() -> [Classes; NUMBERS] {
     let around = |middle: usize, len: usize| {
         let count = |class: usize| 64 >> class.abs_diff(middle).min(6);

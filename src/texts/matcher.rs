@@ -1,24 +1,25 @@
-//! Splits texts into the symbols of a table.
+//! Splits strings into the symbols of a table.
 
 use super::bits::Writer;
 use super::prefix;
 use super::runs::{self, Alphabet, Run, Runs};
 use super::table::{Meaning, RUN_BITS, Symbol, TEXT, Table};
 
-/// Number of zero bytes that must follow a text.
+/// Number of zero bytes that must follow a string.
 pub const PADDING: usize = 16;
 
-/// Finds symbols in texts. A matcher is large, so only a few exist at a time.
+/// Finds symbols in strings. A matcher takes much memory, so only a few exist at a time.
 pub struct Matcher {
-    /// The position of the first symbol in `texts`, and the number of symbols, by a hash of their
-    /// first three bytes (of both bytes if they have two).
+    /// Maps a hash of the first bytes of a symbol (three bytes, or two for a symbol of two bytes)
+    /// to the position in `texts` of the first symbol with this hash, and the number of such
+    /// symbols.
     starts: Box<[(u16, u16); 1 << START_BITS]>,
     /// All symbols of two bytes or more. Among symbols with the same first bytes, the longest come
     /// first.
     texts: Vec<u128>,
     /// The numbers of the symbols in `texts`.
     numbers: Vec<u16>,
-    /// Numbers of the symbols of one byte, plus one.
+    /// Number of the one-byte symbol for each byte, plus one; 0 if there is none.
     bytes: [u16; 256],
     /// Numbers of the symbols for runs.
     runs: [[u16; runs::MAX_BYTES + 1]; Alphabet::ALL.len()],
@@ -29,7 +30,7 @@ pub struct Matcher {
 
 const START_BITS: u32 = 12;
 
-/// A part of a text.
+/// A part of a string.
 #[derive(Clone, Copy, Debug)]
 pub enum Token {
     /// The symbol with this number.
@@ -41,7 +42,7 @@ pub enum Token {
     Escape(u8),
 }
 
-/// Returns a hash of the first two or three bytes of a text.
+/// Returns a hash of the first two or three bytes of a string.
 fn start(text: u128, bytes: u32) -> usize {
     let start = (text as u32) << (32 - 8 * bytes);
     (start.wrapping_mul(0x9e37_79b1) >> (32 - START_BITS)) as usize
@@ -96,7 +97,7 @@ impl Matcher {
         matcher
     }
 
-    /// Splits a text, without its padding, into tokens.
+    /// Splits a string, without its padding, into tokens.
     pub fn tokens(&self, padded: &[u8], mut each: impl FnMut(Token)) {
         let text = &padded[..padded.len() - PADDING];
         let mut runs = Runs::new(text);
@@ -110,7 +111,7 @@ impl Matcher {
             let Some(run) = run else {
                 return;
             };
-            // A symbol that covers the whole run takes even fewer bits than the run.
+            // A single symbol that covers the whole run takes fewer bits than the encoded run.
             let len = run.end - run.start;
             let longer = self.longest(padded, at, text.len() - at);
             if let Some((number, longer)) = longer.filter(|&(_, longer)| longer >= len) {
@@ -160,7 +161,7 @@ impl Matcher {
         None
     }
 
-    /// Writes the symbols of a text, without its padding.
+    /// Writes the symbols of a string, without its padding.
     pub fn encode(&self, padded: &[u8], out: &mut Writer<'_>) {
         self.tokens(padded, |token| {
             let number = match token {
@@ -183,7 +184,7 @@ impl Matcher {
         });
     }
 
-    /// Returns the encoded size of a text, in bits.
+    /// Returns the encoded size of a string, in bits.
     pub fn bits(&self, padded: &[u8]) -> u32 {
         let mut bits = 0;
         self.tokens(padded, |token| {

@@ -1,6 +1,6 @@
-//! Compression of short texts, such as URLs, with symbol tables that are learned from them.
+//! Compression of short strings, such as URLs, with symbol tables that are learned from them.
 //!
-//! A text is split into symbols, which have prefix codes. Packed dedupe indexes contain such texts, so
+//! A string is split into symbols, which have prefix codes. Packed dedupe indexes contain such strings, so
 //! the encoding must never change; `docs/formats/packed-urls.md` specifies it.
 
 pub mod bits;
@@ -22,42 +22,43 @@ use self::sink::Length;
 use self::sink::{Text, TextSink};
 use self::tables::Tables;
 
-/// Maximum length of a text that is compressed, in bytes, so that a few bytes cannot expand to a very
-/// large text.
+/// Maximum length of a string that is compressed, in bytes, so that a few bytes cannot expand to a very
+/// large string.
 pub const MAX_BYTES: usize = 1 << 16;
 
-/// Compresses short texts, such as URLs, with symbol tables that are learned from them.
+/// Compresses short strings, such as URLs, with symbol tables that are learned from them.
 ///
-/// Texts belong to owners, such as queues of URLs. All texts of an owner use the table that was
-/// assigned to the owner. With the same table and mark, equal texts have equal compressed bytes and
-/// different texts have different ones, so compressed texts can be compared.
+/// Strings belong to owners, such as queues of URLs. All strings of an owner use the table that was
+/// assigned to the owner. With the same table and mark, two compressed strings are equal if and only
+/// if the original strings are equal, so compressed strings can be compared.
 ///
-/// The lowest bit of the first byte is 0 for a compressed text with the mark 0, whose codes begin
-/// with the next bit. Otherwise, the next bit is 1 for a verbatim text, the other six bits are the
-/// mark, and the codes or the text follow in the next byte.
+/// If the lowest bit of the first byte is 0, the string is compressed and its mark is 0; the codes
+/// begin with the next bit. If the lowest bit is 1, the next bit is 1 for a verbatim string and 0
+/// for a compressed string, and the other six bits are the mark. The codes or the verbatim string
+/// begin with the next byte.
 #[derive(Clone, Default)]
 pub struct Texts {
     tables: Tables,
-    /// Buffer for the text that is being compressed, with padding.
+    /// Buffer for the string that is being compressed, with padding.
     scratch: Vec<u8>,
-    /// The compressed form of the text in `scratch`. The buffer keeps this form because a text is
+    /// The compressed form of the string in `scratch`. The buffer keeps this form because a string is
     /// often looked up and then added.
     last: Last,
 }
 
-/// The text that was compressed last, which is still in [`Texts::scratch`].
+/// The string that was compressed last, which is still in [`Texts::scratch`].
 #[derive(Clone, Default)]
 struct Last {
-    /// The table and the mark; `None` if the compressed form is not valid any more.
+    /// The table and the mark used; `None` if the compressed form is outdated.
     of: Option<(u16, u8)>,
     bytes: Vec<u8>,
 }
 
-/// First bit of a text that is verbatim or has a mark other than 0.
+/// First bit of a string that is verbatim or has a mark other than 0.
 const SPECIAL: u8 = 1;
-/// Second bit of such a text, set if the text is verbatim.
+/// Second bit of such a string, set if the string is verbatim.
 const VERBATIM: u8 = 2;
-/// Position of the mark in the first byte of such a text.
+/// Position of the mark in the first byte of such a string.
 const MARK: u32 = 2;
 
 impl Texts {
@@ -69,14 +70,14 @@ impl Texts {
         self.tables.current()
     }
 
-    /// Counts an owner of a table that was restored; returns false if the table does not exist.
+    /// Counts an owner of a restored table. Returns false if the table does not exist.
     pub fn adopt(&mut self, table: u16) -> bool {
         self.tables.adopt(table);
         self.tables.get(table).is_some()
     }
 
-    /// Calls `each` with the tables and their numbers, in their saved form; the last table is for new
-    /// owners.
+    /// Calls `each` with the number and the serialized form of each table. The last table is the one
+    /// for new owners.
     pub fn save(&self, mut each: impl FnMut(u16, &[u8])) {
         self.tables.save(&mut each);
     }
@@ -96,15 +97,15 @@ impl Texts {
         self.tables.retire(table);
     }
 
-    /// Adds a text to the sample for training the tables of later owners. Some calls do a part of the
-    /// training.
+    /// Adds a string to the sample from which tables for later owners are trained. Some calls also
+    /// perform a training step.
     pub fn learn(&mut self, text: &[u8]) {
         self.tables.learn(text);
     }
 
-    /// Compresses a text of an owner with this table, and appends it to `out`. The result is at
-    /// most one byte longer than the text. The mark is a number of the caller, up to
-    /// [`Texts::MAX_MARK`], that is stored with the text; 0 takes the least space.
+    /// Compresses a string whose owner uses this table, and appends it to `out`. The result is at
+    /// most one byte longer than the string. The mark is a number up to [`Texts::MAX_MARK`] that
+    /// the caller chooses, and that is stored with the string; 0 takes the least space.
     ///
     /// # Panics
     /// Panics if the mark is too large.
@@ -140,7 +141,7 @@ impl Texts {
         self.remember(table, mark, &out[start..]);
     }
 
-    /// Keeps the compressed form of the text in `scratch` for the next call, unless it is long.
+    /// Keeps the compressed form of the string in `scratch` for the next call, unless it is long.
     fn remember(&mut self, table: u16, mark: u8, bytes: &[u8]) {
         if self.scratch.capacity() > MAX_SCRATCH {
             self.scratch = Vec::new();
@@ -151,7 +152,7 @@ impl Texts {
         self.last.bytes.extend_from_slice(bytes);
     }
 
-    /// Returns the mark of a compressed text.
+    /// Returns the mark of a compressed string.
     #[inline]
     pub fn mark(bytes: &[u8]) -> u8 {
         match bytes {
@@ -160,8 +161,8 @@ impl Texts {
         }
     }
 
-    /// Expands a compressed text of an owner with this table, and appends it to `out`. Malformed
-    /// bytes expand to an arbitrary text of at most about [`MAX_BYTES`].
+    /// Expands a compressed string whose owner uses this table, and appends it to `out`. Malformed
+    /// bytes expand to an arbitrary string of at most about [`MAX_BYTES`].
     pub fn expand(&self, table: u16, bytes: &[u8], out: &mut Vec<u8>) {
         match verbatim(bytes) {
             Some(text) => out.extend_from_slice(text),
@@ -173,7 +174,7 @@ impl Texts {
         }
     }
 
-    /// Returns the length of a text, in bytes; `None` if it cannot be expanded.
+    /// Returns the length of a string, in bytes; or `None` if the string cannot be expanded.
     #[cfg(test)]
     pub fn len(&self, table: u16, bytes: &[u8]) -> Option<usize> {
         if let Some(text) = verbatim(bytes) {
@@ -202,13 +203,13 @@ impl Texts {
 /// Maximum capacity in bytes that the buffer of the compressed text keeps between calls.
 const MAX_SCRATCH: usize = 4096;
 
-/// Appends a text verbatim.
+/// Appends a string verbatim.
 fn put_verbatim(mark: u8, text: &[u8], out: &mut Vec<u8>) {
     out.push(mark << MARK | VERBATIM | SPECIAL);
     out.extend_from_slice(text);
 }
 
-/// Returns the text if these bytes contain it verbatim.
+/// Returns the string if these bytes contain it verbatim.
 #[inline]
 fn verbatim(bytes: &[u8]) -> Option<&[u8]> {
     let (first, text) = bytes.split_first()?;

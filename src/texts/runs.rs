@@ -16,7 +16,7 @@ pub enum Alphabet {
     Alphanumeric,
 }
 
-/// A run in a text.
+/// A run in a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     pub alphabet: Alphabet,
@@ -58,10 +58,10 @@ const CLASS: [u8; 256] = {
     class
 };
 
-/// Number of bits of a *lane*, the counter of one class. The bits suffice for the length of a word.
+/// Number of bits of a *lane*, the counter of one class. A lane can count all bytes of a word.
 const LANE: u32 = 12;
 
-/// The value 1 at the position of the lane of each class.
+/// Counter values by class: the number 1 in the lane of that class.
 const ONE: [u64; UPPER as usize + 1] = {
     let mut one = [0; UPPER as usize + 1];
     let mut n = 0;
@@ -94,7 +94,7 @@ const DECIMAL_BITS: [u32; 17] = [
     0, 4, 7, 10, 14, 17, 20, 24, 27, 30, 34, 37, 40, 44, 47, 50, 54,
 ];
 
-/// Finds the runs of a text one after the other, in linear time. Counts the bytes of a long word
+/// Finds the runs of a string one after the other, in linear time. Counts the bytes of a long word
 /// once, and then updates the counts while it consumes the word.
 pub struct Runs<'a> {
     text: &'a [u8],
@@ -109,11 +109,11 @@ pub struct Runs<'a> {
 struct Word {
     start: usize,
     end: usize,
-    /// Number of bytes of each class; each count is in the lane of its class.
+    /// Number of bytes of each class. The lane of the class contains the count.
     classes: u64,
     /// Number of changes from one kind of byte to another.
     changes: u16,
-    /// Position before which no sequence of decimal digits is long enough for a run.
+    /// Position up to which no sequence of decimal digits is long enough for a run.
     scanned: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Receivers of decoded texts.
+//! Receivers of decoded strings.
 
 use std::ops::DerefMut;
 
@@ -8,17 +8,19 @@ use super::MAX_BYTES;
 use super::bits::Bits;
 use super::runs::{self, Alphabet};
 
-/// Receives a decoded text, part by part. Each method returns `None` if the text gets too long.
+/// Receives a decoded string, part by part. Each method returns `None` if the string becomes too
+/// long.
 pub trait TextSink {
     /// Appends bytes.
     fn push(&mut self, bytes: &[u8]) -> Option<()>;
-    /// Appends the first `len` bytes; faster than `push`, because the maximum length is known.
+    /// Appends the first `len` bytes. This is faster than `push`, because the maximum length is
+    /// known at compile time.
     fn push_some<const N: usize>(&mut self, bytes: &[u8; N], len: usize) -> Option<()>;
     /// Appends a run.
     fn push_run(&mut self, alphabet: Alphabet, len: usize, bits: &mut Bits<'_>) -> Option<()>;
 }
 
-/// Computes the length of a text without storing it, to check that the text can be decoded.
+/// Computes the length of a string without storing it, to check that the string can be decoded.
 #[derive(Default)]
 pub struct Length(pub usize);
 
@@ -80,21 +82,21 @@ impl<A: Array<Item = u8>> Buffer for SmallVec<A> {
     }
 }
 
-/// A text that is appended to a buffer.
+/// A string that is appended to a buffer.
 pub struct Text<'a, B> {
     /// The buffer, with spare room at its end.
     out: &'a mut B,
     /// Length of the buffer without the spare room.
     len: usize,
-    /// Position at which the text begins.
+    /// Position at which the string begins.
     start: usize,
 }
 
-/// Initial space in bytes for a text, which is enough for most texts.
+/// Initial space in bytes for a string, which is enough for most strings.
 const ROOM: usize = 128;
 
 impl<'a, B: Buffer> Text<'a, B> {
-    /// Creates a text that is appended to `out`.
+    /// Creates a string that is appended to `out`.
     pub fn new(out: &'a mut B) -> Text<'a, B> {
         let len = out.len();
         // Use `append`, because `extend_to` would write one byte at a time.
@@ -106,7 +108,7 @@ impl<'a, B: Buffer> Text<'a, B> {
         }
     }
 
-    /// Removes the spare room, and returns the length of the text.
+    /// Removes the spare room, and returns the length of the string.
     pub fn finish(self) -> usize {
         self.out.shorten(self.len);
         self.len - self.start

@@ -1,4 +1,4 @@
-//! Tables of symbols, that is, of frequent parts of texts and their codes.
+//! Tables of symbols, that is, of frequent parts of strings and their codes.
 //!
 //! Reading and writing are in one file because they must agree on every symbol.
 
@@ -7,13 +7,13 @@ use super::prefix;
 use super::runs::{self, Alphabet};
 use super::sink::TextSink;
 
-/// Maximum length of the text of a symbol, in bytes.
+/// Maximum length of a symbol, in bytes.
 pub const TEXT: usize = 15;
 /// Maximum number of symbols in a table; a power of two.
 pub const SYMBOLS: usize = 1 << 10;
 
-/// A part of a text: literal bytes, a run of a given length, or the escape before a byte that has
-/// no symbol. The last byte of the symbol encodes the kind of the part.
+/// A part of a string: literal bytes, a run of a given length, or the escape, which precedes a byte
+/// that has no symbol. The last byte of this array tells which kind it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Symbol([u8; TEXT + 1]);
 
@@ -30,7 +30,7 @@ pub enum Meaning<'a> {
 /// Last byte of a symbol for a run: this value plus the number of the alphabet.
 const RUN: u8 = 16;
 
-/// Number of bits of the length of a run, if it follows the symbol.
+/// Number of bits of the length of a run, if the length follows the symbol.
 pub const RUN_BITS: u32 = 6;
 
 impl Symbol {
@@ -62,7 +62,7 @@ impl Symbol {
         }
     }
 
-    /// Returns the symbol as a number: the first byte of the text is the lowest byte, and the
+    /// Returns the symbol as a number: the first byte of the string is the lowest byte, and the
     /// length is the highest.
     pub fn bits(&self) -> u128 {
         u128::from_le_bytes(self.0)
@@ -86,7 +86,8 @@ pub struct Classes {
 
 /// Maximum code length of a class, in bits.
 const CLASS_BITS: u32 = 8;
-/// Represents all classes without a code. The class follows in seven bits.
+/// Code entry for all classes without a code of their own. The class follows the code in seven
+/// bits.
 const OTHER: u8 = 127;
 
 impl Classes {
@@ -137,7 +138,7 @@ impl Classes {
         Some(highest << rest | bits.take(rest)?)
     }
 
-    /// Reads a class that does not describe the length of a number.
+    /// Reads a class that is itself the value, instead of the length of a number that follows.
     #[inline]
     pub fn read_class(&self, bits: &mut Bits<'_>) -> Option<u8> {
         let (class, length, _) = self.next(bits.peek());
@@ -270,11 +271,11 @@ impl Table {
             .map(|((symbol, &length), code)| (symbol, code, length))
     }
 
-    /// Decodes the remaining bits and appends the text. Returns `None` if the bits are invalid.
+    /// Decodes the remaining bits and appends the string. Returns `None` if the bits are invalid.
     pub fn decode(&self, bits: &mut Bits<'_>, text: &mut impl TextSink) -> Option<()> {
         loop {
             let mut word = bits.peek();
-            // Decode as many symbols as one word certainly contains.
+            // Decode as many symbols as one word is guaranteed to contain.
             for _ in 0..PEEK / prefix::MAX_BITS {
                 let entry = self.index[word as usize % self.index.len()];
                 let length = u32::from(entry & 15);

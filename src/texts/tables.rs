@@ -25,11 +25,12 @@ const LATEST: u32 = 1 << 20;
 /// Size in bytes of the first sample and of later samples. The first is small, so that the first
 /// table is ready soon.
 const SAMPLES: [usize; 2] = [32 << 10, 128 << 10];
-/// Interval of sampled values: one value in this many.
+/// Sampling interval: one of this number of values is sampled.
 const ONE_IN: u32 = 2;
 /// Number of values per training step.
 const STEP_EACH: u32 = 16;
-/// A new table must need less than this fraction of the bits of the current one.
+/// A new table must encode the sample in less than this fraction of the bits that the current table
+/// needs.
 const BETTER: (u64, u64) = (19, 20);
 
 /// All tables by number, and the state of the training of new ones.
@@ -186,7 +187,7 @@ impl Tables {
         }
     }
 
-    /// Samples the text of a value, or performs a training step.
+    /// Adds a string to the sample, or performs a training step.
     #[inline]
     pub fn learn(&mut self, text: &[u8]) {
         self.wait = self.wait.saturating_sub(1);
@@ -311,13 +312,13 @@ impl Tables {
         }
     }
 
-    /// Returns the tables and their numbers, in ascending order and in their saved form.
+    /// Returns the number and the serialized form of each table, in ascending order of numbers.
     pub fn iter(&self) -> impl Iterator<Item = (u16, &[u8])> {
         let used = (1u16..).zip(&self.tables);
         used.filter_map(|(number, used)| Some((number, &*used.as_ref()?.saved)))
     }
 
-    /// Calls `each` with the tables and their numbers, in their saved form, the current one last.
+    /// Calls `each` with the number and the serialized form of each table, the current table last.
     pub fn save(&self, each: &mut dyn FnMut(u16, &[u8])) {
         let others = self.iter().filter(|(number, _)| *number != self.current);
         let current = self.iter().filter(|(number, _)| *number == self.current);
@@ -355,7 +356,7 @@ impl Tables {
         self.memory + counts + self.tables.capacity() * size_of::<Option<Used>>()
     }
 
-    /// Asserts that the incremental memory count equals the memory of the parts.
+    /// Checks that the incrementally maintained memory use equals the sum over the parts.
     #[cfg(test)]
     pub fn verify(&self) {
         let tables = self.tables.iter().flatten();

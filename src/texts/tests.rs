@@ -1,4 +1,4 @@
-//! Tests round trips of arbitrary texts and robustness against damaged texts, and measures speed
+//! Tests round trips of arbitrary strings and robustness against damaged input, and measures speed
 //! and size.
 
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use proptest::sample::Index;
 
 use super::*;
 
-/// Compresses a text, and expands it again.
+/// Compresses a string, and expands it again.
 fn compressed(texts: &mut Texts, table: u16, mark: u8, text: &[u8]) -> Vec<u8> {
     let mut bytes = b"before".to_vec();
     texts.compress(table, mark, text, &mut bytes);
@@ -115,7 +115,7 @@ fn tables_live_as_long_as_their_owners() {
     let (mut texts, table) = learned();
     texts.tables.verify();
     let bytes = compressed(&mut texts, table, 0, &page(7));
-    // For another kind of text, the store trains another table.
+    // For a different kind of strings, the store trains a new table.
     for n in 0..90_000u32 {
         let text: Vec<u8> = page(n).iter().rev().map(|c| c ^ 0x80).collect();
         texts.learn(&text);
@@ -158,7 +158,7 @@ fn bits(n: u64) -> u64 {
 #[test]
 #[ignore = "takes a while, and prints the longest steps of training"]
 fn figures_of_training() {
-    // Texts with as many different pairs as possible, long texts, and typical texts.
+    // Strings with as many different pairs as possible, long strings, and typical strings.
     let random = move |n: u32, len: usize, of: u64| -> Vec<u8> {
         let byte = |at| (bits(u64::from(n) << 20 | at as u64) % of) as u8;
         (0..len)

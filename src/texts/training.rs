@@ -1,9 +1,9 @@
-//! Trains a table: finds, in small steps, the symbols that compress texts of a kind best.
+//! Trains a table: finds, in small steps, the symbols that compress similar strings best.
 //!
 //! Training starts with single bytes as symbols. Each round splits a sample into the current
 //! symbols, and counts the symbols and the pairs of neighbours. The round keeps the symbols and
-//! pairs that save the most bits; the pairs become new symbols. Therefore the length of symbols
-//! about doubles in each round.
+//! pairs that save the most bits; the pairs become new symbols. Therefore, the length of symbols
+//! roughly doubles in each round.
 
 use hashbrown::HashMap;
 
@@ -22,32 +22,32 @@ const RARE: u32 = 3;
 /// Number of pairs that one step processes at the end of a round.
 const PAIRS: usize = 2 << 10;
 
-/// Counts of symbols or pairs. The map uses a random hash key per process, because the texts come
+/// Counts of symbols or pairs. The map uses a random hash key per process, because the strings come
 /// from untrusted sites.
 type Counts<K> = HashMap<K, u32>;
 
-/// Texts to train on.
+/// Strings to train on.
 #[derive(Clone, Default)]
 pub struct Sample {
-    /// The texts, each followed by padding.
+    /// The strings, each followed by padding.
     texts: Vec<u8>,
     ends: Vec<u32>,
 }
 
 impl Sample {
-    /// Adds a text, truncated to 1024 bytes.
+    /// Adds a string, truncated to 1024 bytes.
     pub fn push(&mut self, text: &[u8]) {
         self.texts.extend_from_slice(&text[..text.len().min(1024)]);
         self.texts.resize(self.texts.len() + PADDING, 0);
         self.ends.push(self.texts.len() as u32);
     }
 
-    /// Returns the total size of the texts, in bytes.
+    /// Returns the total size of the strings, in bytes.
     pub fn len(&self) -> usize {
         self.texts.len() - self.ends.len() * PADDING
     }
 
-    /// Returns a text with its padding.
+    /// Returns a string with its padding.
     fn get(&self, at: usize) -> Option<&[u8]> {
         let end = *self.ends.get(at)? as usize;
         let start = at.checked_sub(1).map_or(0, |at| self.ends[at] as usize);
@@ -55,7 +55,7 @@ impl Sample {
     }
 
     /// Returns the encoded size in bits of every sixteenth text. The training itself does not use
-    /// these texts.
+    /// these strings.
     pub fn bits(&self, matcher: &Matcher) -> u64 {
         let texts = (0..self.ends.len()).filter(|&at| is_for_comparison(at));
         let texts = texts.filter_map(|at| self.get(at));
@@ -120,8 +120,8 @@ impl Training {
             counts: vec![0; symbols.len()],
             symbols,
             matcher,
-            // Allocate enough capacity for almost all pairs at once, because growing it would slow
-            // down a step.
+            // Allocate enough capacity for almost all pairs at once, because growing the map would
+            // slow down a step.
             pairs: Counts::with_capacity(sample.len() / 8),
             frequent: Vec::new(),
             runs: [[0; runs::MAX_BYTES + 1]; Alphabet::ALL.len()],
@@ -272,7 +272,7 @@ impl Training {
     ) -> (Table, Sample) {
         let mut symbols = bytes;
         // Bytes that do not occur are escaped. Keep all printable ASCII characters except the
-        // space, because later texts may contain them.
+        // space, because later strings may contain them.
         symbols.retain(|(symbol, count)| {
             *count > 0 || matches!(symbol.meaning(), Meaning::Text([0x21..=0x7e]))
         });
