@@ -1,14 +1,14 @@
 //! Searches for the most common kind of rule without a regular expression: a run of bytes of one
-//! class between two fixed texts, such as `(?:^|/)ARCHIVEIT-(\d+)-`.
+//! class between two fixed strings, such as `(?:^|/)ARCHIVEIT-(\d+)-`.
 //!
-//! A search with the regular expression and its groups takes five times as long. Most of the time
-//! spent on a capture is spent on reading tags from its fields.
+//! A search with the regular expression and its groups takes five times as long, and deriving tags
+//! from fields takes most of the time that is spent on a capture.
 
 use memchr::memmem::Finder;
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
-/// A fixed text, a run of bytes of one class, another fixed text, and the positions at which the
-/// first text may begin.
+/// A fixed string, a run of bytes of one class, another fixed string, and the positions at which
+/// the first string may begin.
 #[derive(Debug)]
 pub struct Affix {
     before: Finder<'static>,
@@ -30,13 +30,13 @@ enum Begins {
 }
 
 impl Affix {
-    /// Converts a regular expression of this kind with one group, which is the run; returns `None`
-    /// for all other regular expressions.
+    /// Converts a regular expression of this kind whose only group is the run. Returns `None` for
+    /// all other regular expressions.
     ///
-    /// The run must be greedy and have a minimum length and no maximum, and `after` must begin with
-    /// a byte that cannot occur in a run. Then at most one match exists at each position. `before`
-    /// must contain a byte that cannot occur in a run. Then the number of times that a byte is
-    /// examined is at most the length of `before`.
+    /// The run must be greedy, with a minimum length and no maximum length, and `after` must begin
+    /// with a byte that cannot occur in a run; therefore, at most one match exists at each
+    /// position. `before` must contain a byte that cannot occur in a run; therefore, each byte is
+    /// examined at most as many times as `before` has bytes.
     pub fn of(pattern: &[u8]) -> Option<Affix> {
         let hir = regex_syntax::ParserBuilder::new()
             .unicode(false)
@@ -84,8 +84,8 @@ impl Affix {
     #[inline]
     pub fn find<'v>(&self, value: &'v [u8]) -> Option<&'v [u8]> {
         let before = self.before.needle();
-        // `before` is usually at the start of the field, even if it may occur anywhere. A search
-        // takes three times as long as this comparison.
+        // Try the start of the field first: `before` is usually there, even if the rule allows it
+        // anywhere, and a search takes three times as long as this comparison.
         if let Some(rest) = value.strip_prefix(before)
             && let Some(run) = self.run(rest)
         {
@@ -127,8 +127,8 @@ fn literal(hir: &Hir) -> Option<&[u8]> {
     }
 }
 
-/// Returns the positions at which a match may begin, according to this part. Returns `None` if the
-/// part is not a position test.
+/// Returns the positions at which this part of the pattern allows a match to begin. Returns `None`
+/// if the part does not test a position.
 fn begins(hir: &Hir) -> Option<Begins> {
     match hir.kind() {
         HirKind::Look(Look::Start) => Some(Begins::AtStart),

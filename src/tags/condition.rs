@@ -1,10 +1,10 @@
-//! A condition, prepared for testing many captures. Clauses that depend only on tags are separated from the
+//! A condition in a form for testing many captures. Clauses that depend only on tags are separated from the
 //! other clauses, and every question about tags has a number.
 //!
-//! A capture has its direct tags and all tags that these tags carry. Therefore, the answers for the
-//! direct tags answer every question about the tags of a capture. The answers for a tag are
-//! computed once, and cached as a [`Mask`] with one bit per question. Testing a capture then only
-//! takes look-ups of the masks of its direct tags.
+//! A capture has its direct tags and all tags that these tags carry. Therefore, the combined
+//! answers for the direct tags of a capture answer every question about its tags. The answers for
+//! each tag are computed once, and cached as a [`Mask`] with one bit per question. Testing a
+//! capture then only takes look-ups of the masks of its direct tags.
 
 use crawlspace_cdx::{Dialect, Field, Filter, Format, Line};
 use hashbrown::HashSet;
@@ -16,7 +16,7 @@ use super::expression::{Clause, FieldTest};
 /// The answers to all questions about tags, one bit per question.
 pub type Mask = SmallVec<[u64; 1]>;
 
-/// A condition that captures are tested against.
+/// A condition against which captures are tested.
 #[derive(Debug)]
 pub struct Condition {
     questions: Vec<Question>,
@@ -66,8 +66,8 @@ pub(super) fn cost(weight: usize) -> usize {
 }
 
 impl Condition {
-    /// Creates a condition from clauses that must all be true. `dialect` is the dialect of the
-    /// filters among them.
+    /// Creates a condition from clauses that must all be true. `dialect` is the dialect of those
+    /// clauses that are filters.
     pub fn new(clauses: Vec<Clause>, dialect: Dialect) -> Condition {
         let mut condition = Condition {
             questions: Vec::new(),
@@ -87,7 +87,7 @@ impl Condition {
         condition
     }
 
-    /// Adds a clause that must be true to the tests of tags or to the tests of the line.
+    /// Adds a clause, which must be true, either to the tests of tags or to the tests of the line.
     fn place(&mut self, clause: Clause, dialect: Dialect, of_tags: &mut Vec<Node>) {
         match clause {
             Clause::All(parts) => {
@@ -177,7 +177,7 @@ impl Condition {
         let mut others = Vec::new();
         for part in parts {
             match self.node(part, dialect) {
-                // The merged question is the last question, so no other node refers to it or to a
+                // The question to merge is the last one, so no other node refers to it or to a
                 // later question.
                 Node::Question(asked) if asked + 1 == self.questions.len() => {
                     let question = self.questions.pop().unwrap_or_default();
@@ -330,7 +330,7 @@ impl Node {
             Node::Always => true,
             Node::Question(n) => mask[n / 64] & (1 << (n % 64)) != 0,
             Node::Field(test) => line.is_some_and(|line| test.passes(line)),
-            // The line was checked for the field when it was read.
+            // When the line was read, it was checked that the line has the field.
             Node::Filter(filter) => {
                 line.is_some_and(|line| filter.passes(line, &mut |_| false).unwrap_or(false))
             }

@@ -9,8 +9,9 @@
 //! | 1 | kind of the rest: `I` a part of the index, `R` a rule, `P` access points |
 //! | rest | for `I` as described in [`super::index`]; for `R` and `P` texts |
 //!
-//! A text is its length as a varint, followed by its bytes. A rule is its name, field, regular
-//! expression and templates; access points are alternating names and expressions.
+//! A string is encoded as its length (a varint) and its bytes. A rule is encoded as the strings of
+//! its name, field, regular expression and templates; access points are encoded as alternating
+//! names and expressions.
 //!
 //! All input is checked before it is used, because it may come from a damaged file or from any
 //! client with permission to run `RESTORE`.
@@ -65,8 +66,8 @@ impl Space {
     /// Adds the contents of a chunk to the space.
     ///
     /// # Errors
-    /// If the chunk is malformed, a description of the problem. The contents of earlier chunks
-    /// remain.
+    /// If the chunk is malformed, returns a description of the problem. The contents of earlier
+    /// chunks remain.
     pub fn load_chunk(&mut self, chunk: &[u8]) -> Result<(), String> {
         let mut body = Reader::new(ENVELOPE.body(chunk)?);
         let malformed = |Malformed(what)| format!("a chunk of a tag space {what}");
@@ -116,7 +117,7 @@ fn sealed(kind: u8, body: &[u8]) -> Vec<u8> {
     ENVELOPE.sealed(&[&[kind], body])
 }
 
-/// Splits a body into its texts.
+/// Splits a body into its strings.
 fn texts(body: Reader<'_>) -> Result<Vec<&[u8]>, Malformed> {
     let (mut body, mut texts) = (body, Vec::new());
     while !body.is_empty() {

@@ -1,4 +1,4 @@
-//! Errors of the `TAGS` commands: code words and messages.
+//! Errors of the `TAGS` commands: error codes and messages.
 
 use std::fmt;
 
@@ -17,10 +17,10 @@ pub enum Error {
     Syntax {
         /// A description of the problem, without a full stop.
         what: String,
-        /// Offset in bytes from the start of the text.
+        /// Offset in bytes from the start of the expression, template or filter.
         at: usize,
     },
-    /// The access point does not exist, or its name has no value for a group.
+    /// The access point does not exist, or its name gives no value to a group.
     NoPoint(String),
     /// A malformed or too large regular expression.
     BadPattern(String),
@@ -32,7 +32,7 @@ pub enum Error {
     NoColumn(usize),
     /// A test of a field in a command that tests only tags (`TAGS.LIST`).
     NoFields,
-    /// A line that cannot be explained, and the reason.
+    /// The reason why a line cannot be explained.
     Unexplained(String),
     /// A malformed line.
     BadLine {
@@ -48,7 +48,7 @@ pub enum Error {
         /// The order of the columns, and how to fix it.
         why: String,
     },
-    /// An access point that refers back to itself.
+    /// An access point that refers to itself, directly or indirectly.
     Cycle(Box<[u8]>),
     /// A limit was exceeded.
     TooBig(String),
@@ -61,7 +61,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Creates a syntax error at byte `at` of a text.
+    /// Creates a syntax error at byte offset `at` of the input.
     pub fn syntax(what: impl Into<String>, at: usize) -> Error {
         Error::Syntax {
             what: what.into(),

@@ -18,15 +18,15 @@ struct Verdict {
     parts: Vec<Verdict>,
 }
 
-/// Maximum length in bytes of the text that is shown for a clause. The limit is necessary because
-/// the text of a clause contains the texts of all its parts.
+/// Maximum length in bytes of a clause as shown in the reply. The limit is necessary because the
+/// shown clause includes all of its parts.
 const TEXT_BYTES: usize = 1000;
 
 /// A tag of the capture and the source of that tag.
 type Tag = (Vec<u8>, Vec<u8>);
 
 /// Explains whether one line passes, and why. `most` limits the size of the condition, and `work`
-/// the work of testing the line.
+/// limits the work of testing the line.
 ///
 /// # Errors
 /// Fails if the line is malformed or takes too much work, or if the condition has errors.
@@ -99,8 +99,8 @@ fn capture(raw: &[u8], format: Format) -> Result<Line<'_>, Error> {
     }
 }
 
-/// Returns the verdict on each clause. If an option contains the clause, its label is the name of
-/// the option (`POINT`, `WHERE`).
+/// Returns the verdict on each clause. A clause that comes from an option is labelled with the name
+/// of the option (`POINT`, `WHERE`).
 fn verdicts(
     asked: &Asked,
     clauses: &[Clause],
@@ -245,7 +245,7 @@ fn why(view: &View, verdicts: &[Verdict], tags: &[Tag]) -> String {
     sentence
 }
 
-/// Returns the part that decides the result of a clause, if only one part does.
+/// Returns the part that decides the result of a clause, if exactly one part decides it.
 fn deciding(verdict: &Verdict) -> Option<&Verdict> {
     match &verdict.parts[..] {
         [] => None,
@@ -253,8 +253,8 @@ fn deciding(verdict: &Verdict) -> Option<&Verdict> {
         parts => {
             let mut like = parts.iter().filter(|part| part.holds == verdict.holds);
             let first = like.next()?;
-            // If several parts of an `&` fail, name only the first. If an `|` fails, all of its
-            // parts fail.
+            // If several parts of an `&` fail, the explanation names only the first. If an `|`
+            // fails, all of its parts have failed.
             let alone = like.next().is_none() || !parts.iter().all(|p| p.holds == verdict.holds);
             alone.then_some(first)
         }

@@ -26,8 +26,8 @@ pub struct Request {
     pub limit: Option<u64>,
     /// Format of the lines.
     pub format: Format,
-    /// Drops malformed lines; otherwise such a line is an error. A header with an unsupported order
-    /// of columns is always an error.
+    /// Drops malformed lines instead of failing. A header with an unsupported order of columns is
+    /// always an error.
     pub drop_bad_lines: bool,
     /// Form of the reply.
     pub returns: Returns,
@@ -53,12 +53,12 @@ pub enum Returns {
 pub enum Batch<'a> {
     /// One argument per line.
     Lines(&'a [&'a [u8]]),
-    /// All lines in one text.
+    /// All lines in one string.
     Blob(&'a [u8]),
 }
 
 impl Batch<'_> {
-    /// Returns the size of the batch, in bytes of work.
+    /// Returns the work to filter the batch, in bytes.
     pub fn bytes(&self) -> usize {
         match self {
             // Even an empty line takes work.
@@ -68,17 +68,18 @@ impl Batch<'_> {
     }
 }
 
-/// Maximum number of tags in a reply. Many captures may share tags that their direct tags carry, so
-/// without this limit a few bytes of input could produce a huge reply.
+/// Maximum number of tags in a reply. Each capture also lists the tags that its direct tags carry,
+/// so without this limit a few bytes of input could produce a huge reply.
 const MAX_TAGS: usize = 10_000_000;
 
-/// Amount of work after which the filter asks if its turn continues.
+/// Amount of work, in bytes, after which the filter checks whether its turn continues.
 const STRIDE: usize = if cfg!(test) { 100 } else { 1 << 16 };
 
-/// Work per line in bytes, in addition to its length, for lines that are separate arguments.
+/// Additional work per line in bytes, besides the length of the line, for lines that are separate
+/// arguments.
 const LINE_COST: usize = 16;
 
-/// Length in bytes above which a condition takes milliseconds to prepare.
+/// Length in bytes above which preparing a condition takes milliseconds.
 const LONG: usize = 16_384;
 
 impl Request {
@@ -93,7 +94,7 @@ impl Request {
         self.asked.point.is_some() || expression.is_some_and(|text| text.contains(&b'@'))
     }
 
-    /// Returns true if compiling a regular expression may take long.
+    /// Returns true if compiling a regular expression of the request may take a long time.
     pub fn is_heavy(&self) -> bool {
         let expression = self.asked.expression.as_ref();
         self.asked.filters.iter().any(|spec| Filter::is_heavy(spec))
@@ -115,13 +116,14 @@ impl Request {
         }
     }
 
-    /// Returns the maximum work of a batch, in bytes of captures tested against a plain condition.
+    /// Returns the maximum work of a batch. The unit is the work of testing one byte of captures
+    /// against a plain condition.
     pub fn work(&self, view: &View, condition: &Condition, batch: Batch<'_>) -> usize {
         self.work_of(batch.bytes(), view, condition)
     }
 
     fn work_of(&self, bytes: usize, view: &View, condition: &Condition) -> usize {
-        // The tags of each capture are collected and sorted.
+        // For this reply, the tags of each capture are collected and sorted.
         let times = if self.returns == Returns::Tags { 16 } else { 1 };
         view.work(bytes, Some(condition)).saturating_mul(times)
     }
@@ -149,7 +151,8 @@ impl Request {
         turn: &mut dyn Turn,
     ) -> Option<Result<Reply, Error>> {
         if progress.lines == 0 {
-            // The cached condition may have been prepared for a request with another line format.
+            // The cached condition may have been prepared for a request with a different line
+            // format.
             if let Some(error) = condition.lacks(self.format) {
                 return Some(Err(error));
             }
@@ -188,8 +191,8 @@ impl Request {
 
 /// The progress of a batch.
 pub struct Progress {
-    /// Number of processed lines. If the batch is one text, `bytes` is the number of processed
-    /// bytes.
+    /// Number of processed lines. If the batch is a single string, `bytes` is the number of
+    /// processed bytes.
     lines: usize,
     bytes: usize,
     collapse: Option<Collapse>,
@@ -216,8 +219,8 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Filters lines. Each line takes its length plus `cost` bytes of work. Returns true when all
-    /// lines are processed.
+    /// Filters lines. The work for each line is the length of the line plus `cost` bytes. Returns
+    /// true when all lines are processed.
     fn all<'l, I: Iterator<Item = &'l [u8]>>(
         &mut self,
         lines: &mut I,

@@ -87,7 +87,7 @@ command! {
     key "tags.add", "write fast deny-oom";
     /// Adds tags to a record, a file or another tag.
     ///
-    /// O(N) where N is the number of tags given, and for TAG also of the tags that carry the id
+    /// O(N) where N is the number of tags given, plus, for TAG, the number of tags that carry the id
     pub struct Add<'a> {
         to: Subject<'a> = block(""),
         tags: Tags<'a> = Many(TAG),
@@ -98,7 +98,7 @@ command! {
     key "tags.rem", "write fast";
     /// Removes tags from a record, a file or another tag.
     ///
-    /// O(N) where N is the number of tags given, and for TAG also of the tags that carry the id
+    /// O(N) where N is the number of tags given, plus, for TAG, the number of tags that carry the id
     pub struct Rem<'a> {
         from: Subject<'a> = block(""),
         tags: Tags<'a> = Many(TAG),
@@ -223,7 +223,7 @@ command! {
     key "tags.points", "readonly";
     /// Lists the access points, or resolves a name to its access point.
     ///
-    /// O(N) where N is the number of access points; with a name, the number of those that are patterns
+    /// O(N) where N is the number of access points; with a name, N is the number of access points that are patterns
     pub struct Points<'a> {
         name: Option<&'a [u8]> = Optional(Text("name")),
     }

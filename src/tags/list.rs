@@ -19,8 +19,8 @@ pub struct Wanted<'a> {
 }
 
 /// Returns the tags that satisfy the condition for a capture without other tags, and the next
-/// cursor; 0 at the end. `most` limits the size of the condition, and `work` the number of tests
-/// for `count` tags.
+/// cursor; 0 at the end. `most` limits the size of the condition, and `work` limits the number of
+/// tests for `count` tags.
 ///
 /// # Errors
 /// Fails if the condition is invalid; `TOOBIG` beyond the limits.
@@ -43,7 +43,7 @@ pub fn list(
         return Err(Error::NoFields);
     }
     let mut found = Vec::new();
-    // The condition is used only once, so use a separate cache.
+    // The condition is used only once, so do not keep its verdicts in the cache of the space.
     let mut cache = Cache::default();
     let mut judge = Judge::new(view, &condition, &mut cache);
     let next = view

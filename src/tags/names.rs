@@ -2,9 +2,9 @@
 
 use super::index::padding;
 
-/// Returns the ids under which a record may have tags: with the filename as in the line, and with
-/// the filename without its folders. If the offset has leading zeroes, returns the ids with these
-/// (as in files of earlier versions) and without them.
+/// Returns the ids under which a record may have tags: the id with the filename as in the line, and
+/// the id with the filename without its folders. If the offset has leading zeroes, returns each id
+/// with the zeroes (as in files that earlier versions saved) and without them.
 pub fn ids_of_record(id: &mut Vec<u8>) -> impl Iterator<Item = &[u8]> {
     let whole = id.len();
     // Timestamps and offsets never contain a slash, but urlkeys may.

@@ -1,4 +1,4 @@
-//! Access points: named expressions to which readers' requests refer.
+//! Access points: named expressions that requests of readers select by name.
 
 use crawlspace_compact::limits::tags::MAX_PATTERNS;
 pub use crawlspace_compact::limits::tags::MAX_POINTS;
@@ -15,7 +15,7 @@ use super::template::Groups;
 use crawlspace_host::text::Shown;
 
 pub use crawlspace_compact::limits::tags::POINT_NAME_BYTES as NAME_BYTES;
-/// Limits of names that are regular expressions.
+/// Limits for names that are regular expressions.
 const LIMITS: Limits = Limits {
     pattern_bytes: NAME_BYTES,
     compiled_bytes: 1 << 20,
@@ -29,7 +29,7 @@ pub struct Point {
     expression: Expression,
     /// The name as a pattern, if it is a pattern.
     pattern: Option<Pattern>,
-    /// True if a regular expression in the expression may take long to compile.
+    /// True if compiling a regular expression in the expression may take a long time.
     heavy: bool,
 }
 
@@ -93,12 +93,12 @@ impl Point {
 }
 
 /// Returns true if a name is a pattern, that is, if it contains a special character of regular
-/// expressions. A dot alone does not count, because names of sites have dots.
+/// expressions. A dot alone does not make a name a pattern, because names of sites contain dots.
 fn is_pattern(name: &[u8]) -> bool {
     name.iter().any(|b| b"\\()[]{}*+?|^$".contains(b))
 }
 
-/// Returns true if a regular expression in the text of an expression may take long to compile.
+/// Returns true if compiling a regular expression in this expression may take a long time.
 pub fn has_heavy_pattern(expression: &[u8]) -> bool {
     expression.contains(&b'~') && Pattern::is_heavy(expression)
 }
@@ -107,8 +107,8 @@ pub fn has_heavy_pattern(expression: &[u8]) -> bool {
 pub struct Named<'a> {
     /// The access point.
     pub point: &'a Point,
-    /// The positions of the pattern's groups in the name. The first is the whole name. Empty if the
-    /// name of the access point is literal.
+    /// The positions of the pattern's capture groups in the requested name. The first group is the
+    /// whole name. Empty if the name of the access point is literal.
     pub groups: Vec<Option<Range<usize>>>,
 }
 
@@ -139,7 +139,7 @@ impl Points {
         self.bytes
     }
 
-    /// Returns true if a regular expression in any access point may take long to compile.
+    /// Returns true if compiling a regular expression in any access point may take a long time.
     pub fn have_heavy(&self) -> bool {
         self.heavy > 0
     }
@@ -165,10 +165,10 @@ impl Points {
         self.restore(point)
     }
 
-    /// Sets an access point of a saved space without a check for cycles. A saved space may contain
-    /// a cycle: when access point `b` is removed, a reference to `b` from access point `a` may
-    /// match a pattern instead, and this pattern may refer back to `a`. Requests of readers detect
-    /// such a cycle.
+    /// Sets an access point from a saved space, without a check for cycles. A saved space may
+    /// contain a cycle: when access point `b` is removed, a reference to `b` from access point `a`
+    /// may match a pattern instead, and this pattern may refer back to `a`. Requests of readers
+    /// detect such a cycle.
     ///
     /// # Errors
     /// `TOOBIG` if the space is full.
@@ -242,8 +242,8 @@ impl Points {
         )))
     }
 
-    /// Refuses an access point that refers back to itself. Only references without groups are
-    /// checked.
+    /// Refuses an access point that refers to itself, directly or indirectly. Only references
+    /// without groups are checked.
     fn refuse_cycle(&self, new: &Point) -> Result<(), Error> {
         let mut seen: BTreeSet<&[u8]> = BTreeSet::new();
         let mut to_see: Vec<&[u8]> = Vec::new();
@@ -275,7 +275,7 @@ impl Points {
         Ok(())
     }
 
-    /// Returns true if a look-up does not try the existing access point `there` before `new`.
+    /// Returns true unless a look-up tries the existing access point `there` before `new`.
     fn comes_after(&self, there: &Point, new: &Point) -> bool {
         let place = |point: &Point| self.by_name.get(&point.name).copied().unwrap_or(u64::MAX);
         place(there) >= place(new)

@@ -23,7 +23,7 @@ pub struct Resolver<'a> {
     pattern_bytes: Cell<usize>,
 }
 
-/// Values of the groups of an access point's name.
+/// Maps the number of a group in the name of an access point to its value.
 type Values<'v> = dyn Fn(usize) -> Option<&'v [u8]> + 'v;
 
 impl<'a> Resolver<'a> {
@@ -37,7 +37,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Counts a filter of the CDX servers against the limits before it is compiled.
+    /// Counts a filter in CDX server syntax against the limits, before the filter is compiled.
     ///
     /// # Errors
     /// `TOOBIG` if all regular expressions together exceed the limit.
@@ -119,7 +119,7 @@ impl<'a> Resolver<'a> {
                 let name = Field::named(field);
                 match test {
                     Test::Matches => {
-                        // Match the text from the reader's request literally, not as a pattern.
+                        // Match strings from the reader's request literally, not as a pattern.
                         let quoted = |n: usize| values(n).map(escaped);
                         let pattern = filled(value, quoted, of)?;
                         self.count_pattern(Pattern::size(&pattern))?;

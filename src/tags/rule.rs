@@ -31,7 +31,7 @@ pub struct Rule {
     field: Field,
     regex: Box<[u8]>,
     pattern: Pattern,
-    /// An equivalent form of the pattern with a faster search, if there is one.
+    /// A form of the pattern that can be searched faster, if the pattern has such a form.
     affix: Option<Affix>,
     templates: Vec<(Box<[u8]>, Template)>,
 }

@@ -17,7 +17,7 @@ use super::view::{Asked, View};
 use crawlspace_host::defrag::Mover;
 use crawlspace_host::slices::Time;
 
-/// Maximum number of changed tags that are recorded for outdated caches.
+/// Maximum number of recorded changes of tags, with which outdated caches are brought up to date.
 const MAX_CHANGES: usize = 4096;
 /// Maximum number of caches that are kept for reuse.
 const MAX_CACHES: usize = 4;
@@ -25,7 +25,8 @@ const MAX_CACHES: usize = 4;
 const MAX_CONDITIONS: usize = 16;
 /// Approximate maximum memory of all prepared conditions, in bytes.
 const CONDITION_BYTES: usize = 64 << 20;
-/// Maximum memory of one prepared condition that is kept, in bytes.
+/// Maximum memory of a prepared condition that is kept, in bytes. Larger conditions are prepared
+/// for each request.
 const MAX_CACHED_BYTES: usize = 8 << 20;
 
 /// A tag space.
@@ -34,7 +35,7 @@ pub struct Space {
     index: Index,
     rules: Arc<Rules>,
     points: Arc<Points>,
-    /// Number of changes of tags so far.
+    /// Number of changes that affected tags so far.
     version: u64,
     /// The latest changes: the version, and the tag whose verdicts the change invalidated.
     changes: VecDeque<(u64, Box<[u8]>)>,
@@ -102,7 +103,7 @@ impl Conditions {
 }
 
 /// Returns true if other requests may use the condition of a request. Returns false if `COLLAPSE`
-/// needs a field that only some lines have, because that field becomes part of the condition.
+/// needs a field that only some lines have, because the condition then also requires that field.
 fn is_kept(request: &Request) -> bool {
     let collapse = request.collapse.as_ref();
     collapse.is_none_or(|collapse| collapse.field().is_standard())
@@ -275,7 +276,7 @@ impl Space {
             removed += more;
         }
         if kind == Tagged::Tag && removed > 0 {
-            // The index may have dropped the name already.
+            // The index may already have dropped the name, so record the tag by its name.
             self.note_tag(id);
         }
         removed
@@ -292,7 +293,7 @@ impl Space {
         mode: Mode,
         pairs: &[(&[u8], &[u8])],
     ) -> Result<Dropped, Error> {
-        // Nearly all ids have their stored form already.
+        // Nearly all ids are already in their stored form.
         let ids: Vec<Cow<'_, [u8]>>;
         let kept: Vec<(&[u8], &[u8])>;
         let mut pairs = pairs;
@@ -333,7 +334,8 @@ impl Space {
         Ok(swapped)
     }
 
-    /// Discards the staged copy. Returns the number of ids in the staged copy, and its contents.
+    /// Discards the staged copy. Returns the number of ids in the staged copy, and the contents of
+    /// that copy.
     pub fn discard(&mut self, kind: Tagged) -> (u64, Dropped) {
         self.index.discard(kind)
     }

@@ -1,4 +1,4 @@
-//! A batch with all data needed to filter it. Any thread can continue the batch.
+//! A batch together with all data that is needed to filter it. Any thread can continue a batch.
 
 use std::sync::Arc;
 

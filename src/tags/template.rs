@@ -1,8 +1,9 @@
-//! Templates: texts with placeholders for the groups of a regular expression, such as `coll:$1`.
+//! Templates: strings with placeholders for the capture groups of a regular expression, such as
+//! `coll:$1`.
 
 use super::error::Error;
 
-/// A text with placeholders for capture groups.
+/// A string with placeholders for capture groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Template(Vec<Piece>);
 
@@ -29,7 +30,8 @@ impl Groups {
     }
 
     /// Parses the text after a `$`: the number or name of a group, with or without braces. Returns
-    /// the group and the number of bytes read; `None` if the text refers to no group.
+    /// the group and the number of bytes read. Returns `None` if the text does not refer to a
+    /// group.
     fn read(&self, text: &[u8], at: usize) -> Result<Option<(usize, usize)>, Error> {
         let braced = text.first() == Some(&b'{');
         let name = if braced {

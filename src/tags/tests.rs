@@ -1,5 +1,5 @@
-//! Random histories of a space and random requests. Compares the replies with the replies of a
-//! simple evaluator.
+//! Runs random changes and requests on a space, and compares the replies with those of a simple
+//! evaluator.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -76,7 +76,7 @@ impl Asks {
         }
     }
 
-    /// Returns the access points that the expression refers to.
+    /// Returns the access points to which the expression refers.
     fn refers(&self) -> BTreeSet<u8> {
         match self {
             Asks::Point(n) => BTreeSet::from([*n]),
@@ -373,7 +373,7 @@ impl Turn for Pauses {
     }
 }
 
-/// A turn that returns `with` after it was asked more than `after` times.
+/// A turn that returns `with` after it was called more than `after` times.
 struct Ends {
     asked: usize,
     after: usize,

@@ -1,9 +1,9 @@
-//! Caches for many captures: the tags that rules derive from a part of a field, and the verdict of
-//! a condition on each tag.
+//! Caches that speed up testing many captures: the tags that each rule derives from a part of a
+//! field, and the verdict of a condition on each tag.
 //!
 //! The caches identify tags by name, so they do not depend on the numbers in a space. A change of a
-//! tag's edges invalidates only the verdicts on that tag and its carriers, which the next filter
-//! computes again.
+//! tag's edges invalidates only the verdicts on that tag and on its carriers. The next filter
+//! computes these verdicts again.
 
 use std::sync::Arc;
 
@@ -26,12 +26,12 @@ type Direct = SmallVec<[u32; 8]>;
 /// Maximum number of cached conditions.
 const MAX_CONDITIONS: usize = 8;
 
-/// Maximum number of parts of a condition whose verdicts are cached after a batch. Verdicts of
+/// Maximum number of parts of a condition whose verdicts stay cached after a batch. The verdicts of
 /// larger conditions are dropped to save memory.
 const MAX_PARTS: usize = 1 << 14;
 
-/// Minimum capacity of a cache: number of tags, and of parts of fields. A cache that exceeds its
-/// capacity is emptied.
+/// Minimum capacity of a cache: the number of tags, and the number of parts of fields. A cache that
+/// exceeds its capacity is emptied.
 const ROOM: usize = 1 << 16;
 
 /// Maximum length of a cached part of a field, in bytes.
@@ -116,7 +116,7 @@ fn packed(part: &[u8]) -> Option<u64> {
 #[derive(Debug)]
 struct Verdicts {
     none: Verdict,
-    /// The verdict for each tag number: on a capture that has only this tag and the tags that this tag carries.
+    /// Verdicts by tag number, each on a capture that has only this tag and the tags that this tag carries.
     alone: Vec<Verdict>,
     masks: Vec<Mask>,
 }
@@ -129,7 +129,7 @@ enum Verdict {
 }
 
 impl Verdicts {
-    /// Initializes the answers for a tag with the answers that follow from the tag's own name.
+    /// Initializes the answers for a tag with those that follow from the name of the tag.
     fn begin(&mut self, tag: usize, condition: &Condition, name: &[u8]) {
         if self.alone.len() <= tag {
             self.alone.resize(tag + 1, Verdict::Unknown);
@@ -193,7 +193,7 @@ impl Cache {
     /// Returns the approximate memory use in bytes.
     pub fn bytes(&self) -> usize {
         let verdicts: usize = self.verdicts.iter().map(|(_, v)| v.alone.len() * 25).sum();
-        // A name is stored twice and a part once, each with a length and a slot of a table.
+        // A name is stored twice and a part once, each with a length and a table slot.
         self.names.len() * 120 + self.parts * 80 + verdicts
     }
 
@@ -312,7 +312,7 @@ impl<'a> Judge<'a> {
                 field => line.field(field),
             };
             let Some(value) = value else { continue };
-            // If the line has no such column, the value is `-` or empty, and a rule derives no
+            // If the line has no such column, the value is `-` or empty, and the rule derives no
             // tags.
             if value.len() <= 1 && !line.has(rule.field()) {
                 continue;
@@ -345,8 +345,8 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Computes the verdicts on a tag and on all tags that it carries, each only once, because
-    /// chains of tags may be long and are often shared.
+    /// Computes the verdicts on a tag and on all tags that it carries. Computes each verdict only
+    /// once, because chains of tags may be long and are often shared.
     #[cold]
     fn judge(&mut self, tag: u32) -> Verdict {
         let index = &self.view.index;
@@ -386,7 +386,7 @@ impl<'a> Judge<'a> {
         self.alone(number) == Verdict::Passes
     }
 
-    /// Returns the answers for the capture that was collected last.
+    /// Returns the answers for the capture whose tags were collected last.
     fn mask(&mut self) -> Mask {
         let mut all = self.condition.no_tags();
         for n in 0..self.direct.len() {

@@ -33,7 +33,7 @@ pub struct Asked {
     pub point: Option<Vec<u8>>,
     /// An expression.
     pub expression: Option<Vec<u8>>,
-    /// Filters of the CDX servers.
+    /// Filters in the syntax of a CDX server.
     pub filters: Vec<Vec<u8>>,
     /// The dialect of the filters.
     pub dialect: Dialect,
@@ -47,8 +47,8 @@ impl Asked {
     }
 }
 
-/// Maximum number of steps of the regular expressions per line. This number of steps takes a few
-/// seconds, and a search cannot be interrupted.
+/// Maximum number of steps of the regular expressions per line, which take a few seconds. A search
+/// cannot be interrupted.
 const STEPS: usize = 200_000_000;
 /// Lines up to this length are always processed, even if the regular expressions of the space's
 /// rules are heavy.
@@ -106,8 +106,8 @@ impl View {
     }
 
     /// Returns the maximum work for captures of this total size. The unit is the work of testing
-    /// one byte against a plain condition. With `condition`, the captures are tested against it;
-    /// otherwise only their tags are determined.
+    /// one byte against a plain condition. If `condition` is given, the captures are tested against
+    /// it; otherwise, only their tags are determined.
     pub fn work(&self, bytes: usize, condition: Option<&Condition>) -> usize {
         let tests = condition.map_or(0, Condition::tests);
         let rules = self.rules.iter().map(|rule| cost(rule.weight()));
@@ -115,8 +115,9 @@ impl View {
         bytes.saturating_mul((1 + tests / 4).saturating_add(cost / 16))
     }
 
-    /// Returns the maximum length of a line, in bytes. Longer lines are not processed, because a
-    /// search takes time proportional to the length and cannot be interrupted.
+    /// Returns the maximum length of a line, in bytes. Longer lines are not processed, because the
+    /// time of a search is proportional to the length of the line, and a search cannot be
+    /// interrupted.
     pub fn longest_line(&self, condition: &Condition) -> usize {
         let of_all = (STEPS / self.weight(Some(condition)).max(1)).max(LINE_BYTES);
         let of_readers = (STEPS / condition.weight().max(1)).max(READERS_LINE_BYTES);

@@ -21,7 +21,7 @@ const AT_ONCE_BYTES: usize = 64 << 20;
 /// Maximum CPU time in milliseconds of a batch from a client that cannot be blocked.
 const AT_ONCE_MS: u64 = 2_000;
 
-/// Maximum work of a light batch, in bytes. A light batch does not wait for long batches of other
+/// Maximum work of a light batch, in bytes. Light batches do not wait for long batches of other
 /// clients.
 const LIGHT: usize = 4 << 20;
 
@@ -90,7 +90,7 @@ impl Act for Filter<'static> {
     }
 }
 
-/// Includes a batch in the metric of waiting batches until this value is dropped.
+/// Counts a batch in the metric of waiting batches until this value is dropped.
 struct Waiting;
 
 impl Waiting {

@@ -15,10 +15,10 @@ use crawlspace_host::reply::Reply;
 use crawlspace_host::server::command::{Act, Answer, Call};
 use crawlspace_host::server::worker::{Terms, in_one_turn, submit};
 
-/// Maximum number of tag tests on the main thread. This number of tests takes a few milliseconds.
+/// Maximum number of tag tests on the main thread, which take a few milliseconds.
 const FEW_QUESTIONS: usize = 500_000;
 
-/// Maximum number of tag tests on another thread. This number of tests takes a few seconds.
+/// Maximum number of tag tests on another thread, which take a few seconds.
 const MAX_QUESTIONS: usize = 1 << 30;
 
 impl Act for List<'static> {
@@ -113,7 +113,8 @@ impl Act for Info {
     }
 }
 
-/// Returns a page: the cursor and the results. A cursor uses all 64 bits, so it is sent as text.
+/// Returns a page: the cursor and the results. A cursor uses all 64 bits, so it is sent as a
+/// string.
 fn page((next, found): (u64, Vec<Reply>)) -> Reply {
     Reply::Array(vec![Reply::bulk(next.to_string()), Reply::Array(found)])
 }

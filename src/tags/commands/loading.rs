@@ -7,7 +7,7 @@ use crawlspace_host::reply::Reply;
 use crawlspace_host::server::command::{Act, Answer, Call};
 use crawlspace_host::server::worker::drop_away;
 
-/// Maximum number of memory blocks that are freed on the main thread. If there are more, a
+/// Maximum number of memory blocks that are freed on the main thread. If there are more blocks, a
 /// background thread frees them.
 const FREED_AT_ONCE: usize = 64;
 

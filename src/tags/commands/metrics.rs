@@ -6,7 +6,7 @@ use crawlspace_host::server::metric::Metric;
 pub static BATCHES: Metric = Metric::new(c"tags_batches");
 /// Number of batches that were filtered on another thread.
 pub static BATCHES_AWAY: Metric = Metric::new(c"tags_batches_away");
-/// Number of batches that are waiting for another thread or being filtered there.
+/// Number of batches that wait for another thread or are being filtered on it.
 pub static BATCHES_WAITING: Metric = Metric::new(c"tags_batches_waiting");
 
 /// Number of tag spaces in use.

@@ -50,8 +50,8 @@ fn pair(name: &[u8], expression: &[u8]) -> Reply {
     Reply::Array(vec![Reply::bulk(name), Reply::bulk(expression)])
 }
 
-/// Returns the access point that was set under exactly this name. If there is none, returns the
-/// access point that a request with this name would use.
+/// Returns the access point that was set under exactly this name. If no access point has exactly
+/// this name, returns the access point that a request with this name would use.
 fn meant(points: &Points, name: &[u8]) -> Result<Reply, Error> {
     if let Some(point) = points.set_as(name) {
         return Ok(pair(point.name(), point.text()));

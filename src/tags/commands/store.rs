@@ -18,7 +18,8 @@ use crawlspace_host::server::native::{self, Native, Registered};
 use crawlspace_host::server::scope::{Names, names as names_of, scope};
 use crawlspace_host::slices::Time;
 
-/// Name of the internal command that adds a chunk, for append-only files.
+/// Name of the internal command that adds a chunk to a space. Append-only files contain this
+/// command.
 const CHUNK: &CStr = c"crawlspace.tags";
 
 static SPACE: Registered = Registered::new();
@@ -98,8 +99,8 @@ pub fn read<'a>(call: &'a mut Call<'_>) -> Result<Option<&'a Space>, String> {
     Ok(space)
 }
 
-/// Changes the space of a call. If the space does not exist, creates it with `makes`, and otherwise
-/// returns `None`. The closure returns its result, and true if it changed the space.
+/// Changes the space of a call. If the space does not exist, creates it if `makes` is true, and
+/// returns `None` otherwise. The closure returns its result, and true if it changed the space.
 pub fn change<R>(
     call: &mut Call<'_>,
     makes: bool,

@@ -5,16 +5,16 @@ use crawlspace_host::text::Shown;
 
 use super::Error;
 
-/// Maximum number of parts of a condition, including expanded access points. Building such a
-/// condition takes some tens of milliseconds.
+/// Maximum number of parts of a condition, including expanded access points. Building a condition
+/// of this size takes tens of milliseconds.
 pub const MAX_CLAUSES: usize = 1 << 18;
 /// Maximum number of parts of a condition that is built on the server's main thread.
 const FEW_CLAUSES: usize = 1 << 12;
-/// Maximum size of all regular expressions of a condition. The unit is the time to compile one byte
-/// of plain text. Compiling expressions of this size takes a few seconds.
+/// Maximum total size of the regular expressions of a condition, as estimated by [`Pattern::size`].
+/// Compiling expressions of this size takes a few seconds.
 const PATTERN_BYTES: usize = 1 << 20;
-/// Maximum size of all regular expressions that are compiled on the main thread, while other
-/// clients wait. Compiling regular expressions of this size takes some tens of milliseconds.
+/// Maximum total size of the regular expressions that are compiled on the main thread, while other
+/// clients wait. Compiling regular expressions of this size takes tens of milliseconds.
 const FEW_PATTERN_BYTES: usize = 16 << 10;
 
 /// Limits on the size of a condition.

@@ -25,7 +25,7 @@ pub enum Clause {
     Point(Box<[u8]>, Box<Clause>),
     /// Captures with a field that passes the test.
     Field(FieldTest),
-    /// Captures that pass a filter in the notation of the CDX servers.
+    /// Captures that pass a filter in the syntax of a CDX server.
     Filter(Box<[u8]>, Filter),
     /// Captures that do not satisfy the clause: `!`.
     Not(Box<Clause>),
@@ -52,7 +52,7 @@ enum How {
 }
 
 impl FieldTest {
-    /// Creates a test whether a field equals or contains a text.
+    /// Creates a test that checks whether a field equals or contains a string.
     pub fn plain(field: Field, test: Test, value: &[u8]) -> FieldTest {
         let how = match test {
             Test::Contains => How::Contains(Box::new(Finder::new(value).into_owned())),
@@ -66,7 +66,7 @@ impl FieldTest {
         }
     }
 
-    /// Creates a test by a regular expression. `value` is the text of the expression.
+    /// Creates a test with a regular expression. `value` is the source of the regular expression.
     pub fn matches(field: Field, value: &[u8], pattern: Pattern) -> FieldTest {
         FieldTest {
             field,
@@ -102,7 +102,7 @@ impl FieldTest {
     }
 }
 
-/// Writes a text so that the parser of expressions reads the same text.
+/// Writes a string, quoted if necessary, so that the parser of expressions reads the same string.
 fn write_text(text: &[u8], out: &mut Vec<u8>) {
     let plain = |b: &u8| b.is_ascii_alphanumeric() || b":._-/,+;%#?<>[]^".contains(b);
     if !text.is_empty() && text.iter().all(plain) {

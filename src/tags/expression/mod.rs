@@ -10,9 +10,9 @@
 //! | `field=text` `field*=text` `field~regex` | the field equals, contains, or is matched somewhere by this |
 //! | `*` | every capture |
 //!
-//! [`Expression::parse`] parses an expression. The expression of an access point may refer to the
-//! groups of its name. Resolving an expression fills in the groups, expands the access points, and
-//! returns a [`Clause`].
+//! [`Expression::parse`] parses an expression. The expression of an access point may refer to
+//! capture groups of the access point's name. Resolving an expression fills in the groups, expands
+//! the access points, and returns a [`Clause`].
 
 mod bounds;
 mod clause;
@@ -33,9 +33,10 @@ pub enum Expression {
     Everything,
     /// Captures with this tag.
     Tag(Template),
-    /// A tag with this prefix.
+    /// Captures that have a tag with this prefix.
     Prefix(Template),
-    /// One of several tags. Contains the common prefix of the tags, and the rest of each tag.
+    /// Captures with one of several tags. Contains the common prefix of the tags, and the rest of
+    /// each tag.
     OneOf(Template, Vec<Template>),
     /// Captures that satisfy an access point.
     Point(Template),
@@ -45,7 +46,7 @@ pub enum Expression {
         field: Vec<u8>,
         /// The kind of test.
         test: Test,
-        /// The text or regular expression to compare with.
+        /// The string or regular expression with which the field is compared.
         value: Template,
     },
     /// Negation: `!`.
@@ -59,9 +60,9 @@ pub enum Expression {
 /// The kinds of tests of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Test {
-    /// `=`: the field equals the text.
+    /// `=`: the field equals the string.
     Equals,
-    /// `*=`: the field contains the text.
+    /// `*=`: the field contains the string.
     Contains,
     /// `~`: the regular expression matches somewhere in the field.
     Matches,
@@ -87,7 +88,7 @@ impl Expression {
         parse::parse(text, None)
     }
 
-    /// Parses the expression of an access point whose name has these groups.
+    /// Parses the expression of an access point. `groups` are the capture groups of its name.
     ///
     /// # Errors
     /// `SYNTAX`, with the byte offset; `TOOBIG`; `BADFIELD`.
@@ -117,8 +118,8 @@ impl Expression {
         }
     }
 
-    /// Refuses an expression that has more parts than a condition may have. Does not count parts of
-    /// access points.
+    /// Refuses an expression that has more parts than a condition may have. Does not count parts
+    /// that come from access points.
     ///
     /// # Errors
     ///
@@ -131,7 +132,8 @@ impl Expression {
         }
     }
 
-    /// Returns the number of parts of the resulting condition, without the parts of access points.
+    /// Returns the number of parts of the resulting condition, excluding parts that come from
+    /// access points.
     fn parts(&self) -> usize {
         match self {
             Expression::OneOf(_, choices) => 1 + choices.len(),
@@ -143,8 +145,8 @@ impl Expression {
         }
     }
 
-    /// Calls `each` with the name of each access point to which the expression refers without
-    /// groups.
+    /// Calls `each` with the name of each access point that the expression references by a name
+    /// without groups.
     pub fn points<'a>(&'a self, each: &mut dyn FnMut(&'a [u8])) {
         match self {
             Expression::Point(name) => {

@@ -35,7 +35,7 @@ struct Parser<'a> {
     groups: Option<&'a Groups>,
 }
 
-/// The context of a text, which determines which characters end the text.
+/// The context of a string, which determines the characters that end the string.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TextKind {
     /// The name of a tag, access point or field.
@@ -242,7 +242,7 @@ impl Parser<'_> {
         Ok(Expression::OneOf(prefix, choices))
     }
 
-    /// Parses a required text. Error messages call the text `what`.
+    /// Parses a string that must be present. `what` is its name in error messages.
     fn text(&mut self, place: TextKind, what: &str) -> Result<Template, Error> {
         let start = self.at;
         match self.pieces(place)? {

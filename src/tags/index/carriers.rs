@@ -1,4 +1,4 @@
-//! The reverse edges between tags, that is, the carriers of each tag.
+//! The reverse edges between tags: for each tag, the tags that carry it (its carriers).
 //!
 //! Most tags have no or few carriers, but a tag such as `private` may have a million.
 

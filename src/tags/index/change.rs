@@ -7,9 +7,9 @@ use super::edges::{Edges, Tags};
 use super::names::{Names, Occurs};
 use super::{Dropped, Error, ID_BYTES, Index, MAX_TAGS, Mode, TAG_BYTES, TagId, Tagged, Touched};
 
-/// Number of names that a change of one id checks in the incremental sweep of unused names.
+/// Number of names that a change of one id checks in the incremental sweep for unused names.
 const STEPS: u32 = 64;
-/// Number of names that a change of a whole copy checks in the incremental sweep of unused names.
+/// Number of names that a change of a whole copy checks in the incremental sweep for unused names.
 const MORE_STEPS: u32 = 4096;
 
 impl Index {
@@ -54,15 +54,16 @@ impl Index {
         if removed == 0 {
             return (0, Touched::Nothing);
         }
-        // Compute this before the name is dropped, because the edge may be its last one.
+        // Compute this before the name is dropped: the removed edge may be the last one that uses
+        // the name.
         let touched = self.touched(kind, &[id], Vec::new());
         self.in_place[kind as usize].assign(&mut self.names, id, &own);
         self.settle(STEPS);
         (removed as u64, touched)
     }
 
-    /// Changes many ids, each given with its tags, which are separated by spaces. Also returns the
-    /// contents that a replacement discards.
+    /// Changes many ids. Each id is given with its tags, separated by spaces. Also returns the
+    /// contents that were replaced.
     ///
     /// # Errors
     /// As for [`Index::add`].
@@ -136,11 +137,12 @@ impl Index {
         }
     }
 
-    /// Replaces the contents of a kind with the staged copy, and returns its number of ids. If
-    /// `kind` is TAG, the closure of any tag may change.
+    /// Replaces the contents of a kind with the staged copy, and returns the number of ids in that
+    /// copy. If `kind` is TAG, the closure of any tag may change.
     ///
     /// # Errors
-    /// Fails if there is no staged copy, or if its number of ids differs from the expected one.
+    /// Fails if there is no staged copy, or if the number of its ids differs from the expected
+    /// number.
     pub fn swap(&mut self, kind: Tagged, expect: Option<u64>) -> Result<(u64, Dropped), Error> {
         let staged = &mut self.staged[kind as usize];
         let has = staged.as_ref().ok_or(Error::NotStaged(kind))?.counts().ids;
@@ -214,8 +216,8 @@ impl Index {
         }
     }
 
-    /// Schedules a check of all names after a copy of the given kind was discarded, because only
-    /// that copy may have used some of them.
+    /// Schedules a check of all names, after a copy of the given kind was discarded, because some
+    /// of the names may have been used only by that copy.
     fn look_at_all(&mut self, kind: Tagged) {
         self.names.tags.look_at_all();
         if kind == Tagged::Record {
@@ -256,8 +258,8 @@ pub(super) fn occurs(
 pub(super) struct EdgeChange<'a> {
     pub(super) names: &'a mut Names,
     pub(super) edges: &'a mut Edges,
-    /// The changed ids, as numbers of the caller, each with its previous set. The previous sets are
-    /// not freed until the change ends.
+    /// The changed ids, each with its previous set. The caller assigns the numbers of the ids. The
+    /// previous sets are not freed until the change ends.
     undo: Vec<(usize, u32)>,
 }
 
@@ -298,7 +300,7 @@ impl<'a> EdgeChange<'a> {
         Ok(())
     }
 
-    /// Records the set of an id before it is changed.
+    /// Records the set of an id before the set is changed.
     pub(super) fn note(&mut self, number: usize, id: &[u8]) -> u32 {
         let set = self.edges.set_of(self.names, id);
         self.edges.hold_again(set);
@@ -348,7 +350,7 @@ impl<'a> EdgeChange<'a> {
         Ok(())
     }
 
-    /// Refuses a cycle that these ids can reach.
+    /// Returns an error if a cycle can be reached from these ids.
     pub(super) fn check_cycles(&self, ids: Vec<&[u8]>) -> Result<(), Error> {
         let tags: Vec<_> = ids.iter().filter_map(|id| self.names.tag(id)).collect();
         match cycle::below(self.edges, &tags) {

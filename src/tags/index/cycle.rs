@@ -28,8 +28,8 @@ impl End {
     }
 }
 
-/// Returns true if `from` carries `to`, directly or indirectly. Searches from both tags at once.
-/// This search is fast if one side is small, which is common: most tags carry few tags or have no
+/// Returns true if `from` carries `to`, directly or indirectly. The search starts from both tags at
+/// once. It is fast if one side is small, which is common: most tags carry few tags or have no
 /// carriers.
 pub fn carries(edges: &Edges, from: TagId, to: TagId) -> bool {
     if from == to {
@@ -71,8 +71,8 @@ pub fn carries(edges: &Edges, from: TagId, to: TagId) -> bool {
     }
 }
 
-/// Finds a cycle that these tags can reach. Returns two tags of the cycle: the first carries the
-/// second, and the second carries the first, directly or indirectly.
+/// Finds a cycle that can be reached from these tags. Returns two tags of the cycle: each carries
+/// the other, directly or indirectly.
 pub fn below(edges: &Edges, tags: &[TagId]) -> Option<(TagId, TagId)> {
     let mut done = Seen::default();
     let mut open = Seen::default();

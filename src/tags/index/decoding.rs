@@ -13,16 +13,16 @@ use super::record::{Parts, TIMESTAMPS};
 use super::{ID_BYTES, Index, MAX_TAGS, TAG_BYTES, TagId, Tagged};
 use crawlspace_compact::number::{Malformed, Reader};
 
-/// Maximum number of tags that a chunk may add to existing ids. Each resulting set must be built,
-/// and without this limit a few bytes could require very many large sets.
+/// Maximum number of tags that a chunk may add to existing ids. Each resulting set must be built;
+/// without this limit, a few bytes could require a large number of large sets.
 const MAX_MERGED: usize = 1 << 22;
 
 impl Index {
     /// Adds the contents of a chunk. The closure of any tag may change.
     ///
     /// # Errors
-    /// If the chunk is malformed or cannot be applied, a description of the problem. The index is
-    /// then unchanged.
+    /// If the chunk is malformed or cannot be applied, returns a description of the problem and
+    /// leaves the index unchanged.
     pub fn load_chunk(&mut self, chunk: &[u8]) -> Result<(), String> {
         let chunk =
             Chunk::read(chunk).map_err(|Malformed(what)| format!("a chunk of tags {what}"))?;
@@ -49,7 +49,7 @@ struct Chunk<'a> {
     kind: Tagged,
     staged: bool,
     tags: Vec<&'a [u8]>,
-    /// The concatenated tags of all sets. `ends` contains the end of each set.
+    /// The concatenated tags of all sets. `ends` contains the position at which each set ends.
     members: Vec<u32>,
     ends: Vec<usize>,
     files: Vec<&'a [u8]>,
@@ -223,7 +223,7 @@ impl<'a> Chunk<'a> {
     }
 }
 
-/// Reads a count, and then that number of distinct texts.
+/// Reads a count, and then that number of distinct strings.
 fn texts<'a>(reader: &mut Reader<'a>, longest: usize) -> Result<Vec<&'a [u8]>, Malformed> {
     let mut seen = HashSet::new();
     let mut texts = Vec::new();

@@ -49,8 +49,8 @@ pub struct Dictionary<T> {
     slots: Pages<[Slot<T>; PAGE]>,
     /// The highest number assigned so far.
     highest: u32,
-    /// The first number of the free list, 0 if it is empty. Each free slot contains the next free
-    /// number.
+    /// The first number of the free list, or 0 if the list is empty. Each free slot contains the
+    /// next free number.
     free: u32,
     used: u32,
     /// Memory of the lists in bytes.
@@ -98,7 +98,7 @@ impl<T: Part> Dictionary<T> {
         self.lookup.find(hash, is)
     }
 
-    /// Returns the list with a number. Returns an empty list if there is none.
+    /// Returns the list with this number. Returns an empty list if no list has the number.
     pub fn get(&self, number: u32) -> &[T] {
         let list = self.slot(number).and_then(|slot| slot.list.as_deref());
         list.unwrap_or_default()

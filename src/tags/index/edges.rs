@@ -20,11 +20,13 @@ pub struct Edges {
     table: Table,
     /// The number of the tag set of each tag.
     of_tags: Numbers,
-    /// Sets of tags. The holders of a set are the ids with this set. The number 0 is the empty set.
+    /// Sets of tags. The holders of a set are the ids whose tags are this set. The empty set has
+    /// the number 0.
     sets: Dictionary<TagId>,
-    /// Number of sets that contain each tag, plus one if the tag itself is an id with tags.
+    /// Number of sets that contain the tag with this number, plus one if the tag is itself an id
+    /// with tags.
     uses: Numbers,
-    /// Number of records that have each filename.
+    /// Number of records with the filename that has this number.
     file_uses: Numbers,
     carriers: Carriers,
     counts: Counts,
@@ -80,7 +82,7 @@ impl Edges {
         self.set(self.of_tags.get(tag.0))
     }
 
-    /// Returns the number of the set of an id; 0 if it has none.
+    /// Returns the number of the tag set of an id, or 0 if the id has no tags.
     pub fn set_of(&self, names: &Names, id: &[u8]) -> u32 {
         if self.counts.ids == 0 {
             return 0;
@@ -95,7 +97,7 @@ impl Edges {
         }
     }
 
-    /// Adds a holder to the set of these tags. `tags` must not be empty. Returns the number of the
+    /// Adds a holder to the set of these tags, which must not be empty. Returns the number of the
     /// set.
     pub fn hold(&mut self, names: &mut Names, tags: &[TagId]) -> u32 {
         let set = self.sets.insert(tags);
@@ -239,7 +241,7 @@ impl Edges {
         })
     }
 
-    /// Checks that redundant data are consistent.
+    /// Checks that redundant data is consistent.
     #[cfg(test)]
     pub fn verify(&self, names: &Names) {
         use std::collections::BTreeMap;
@@ -321,8 +323,8 @@ impl Edges {
     }
 }
 
-/// Returns the key of a record. Returns `None` if the filename is unknown, because in this case no
-/// such record exists.
+/// Returns the key of a record. Returns `None` if the filename is unknown; then the record does not
+/// exist.
 fn key(names: &Names, id: &[u8]) -> Option<Key> {
     match Parts::of(id) {
         None => Some(whole_key(id)),

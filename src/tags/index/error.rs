@@ -9,7 +9,8 @@ use crawlspace_host::text::Shown;
 /// The reason why a change was refused. A refused change leaves the index unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// The tag `carries` must not carry `tag`, because `tag` carries it already or is the same tag.
+    /// The tag `carries` must not carry `tag`, because `tag` already carries `carries` or is the
+    /// same tag.
     Cycle {
         /// The tag that would have been carried.
         tag: Box<[u8]>,
@@ -33,7 +34,7 @@ pub enum Error {
     BadId(Box<[u8]>, Cow<'static, str>),
     /// An id would exceed the maximum number of tags.
     TooMany(Box<[u8]>),
-    /// All numbers for tags are in use.
+    /// All tag numbers are in use.
     Full,
 }
 

@@ -1,11 +1,10 @@
 //! The tagging index: the tags of records, files and tags.
 //!
 //! A space may have 10⁷ records and 10⁶ tags, and may change while another thread reads it.
-//! Therefore, the index consists of small pieces that copies share (`pages`). A clone is a
-//! snapshot. Creating a snapshot takes constant time, and another thread may read the snapshot. A
-//! change copies the few pieces that it modifies if a snapshot shares them. Ids are stored
-//! contiguously (`table`, `record`). Data that many ids share (filenames and sets of tags) are
-//! stored once (`dictionary`).
+//! Therefore, the index consists of small pieces that clones share (`pages`). A clone is a
+//! snapshot: it takes constant time to create, and another thread may read it. A change copies the
+//! few pieces that it modifies if a snapshot shares them. Ids are stored contiguously (`table`,
+//! `record`). Data that many ids share (filenames and sets of tags) is stored once (`dictionary`).
 
 mod carriers;
 mod change;
@@ -62,7 +61,7 @@ impl Tagged {
     }
 }
 
-/// The modes of a load, which differ in what happens to existing edges.
+/// The modes of a load, which differ in how they treat existing edges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Adds edges and removes none.
@@ -81,7 +80,7 @@ pub enum Mode {
 pub struct TagId(pub(crate) u32);
 
 /// The tags whose closure may have changed in a change of the index. Includes numbers that now
-/// belong to another name.
+/// belong to a different name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Touched {
     /// The closure of no tag changed.
@@ -106,7 +105,7 @@ pub struct Counts {
     pub edges: u64,
 }
 
-/// Contents that a change has discarded. Freeing these contents may take long, so any thread may do
+/// Contents that a change has discarded. Freeing them may take a long time, so any thread may do
 /// it.
 #[derive(Default)]
 pub struct Dropped(Option<Box<Edges>>);
@@ -154,7 +153,7 @@ impl Default for Index {
 }
 
 impl Index {
-    /// Returns true if the index has no edges and no staged copy, not even an empty one.
+    /// Returns true if the index has no edges and no staged copy, not even an empty staged copy.
     pub fn is_empty(&self) -> bool {
         self.in_place.iter().all(|edges| edges.counts().ids == 0)
             && self.staged.iter().all(Option::is_none)
@@ -211,7 +210,7 @@ impl Index {
     /// Appends these tags and all tags that they carry, directly or indirectly, to `into`, without
     /// duplicates. `into` must be empty.
     pub fn closure(&self, from: &[TagId], into: &mut Vec<TagId>) {
-        // Up to this number, a linear search is faster.
+        // Up to this number of tags, a linear search is faster.
         const FEW: usize = 24;
         let mut seen: HashSet<TagId, BuildHasherDefault<FxHasher>> = HashSet::default();
         let mut add = |into: &mut Vec<TagId>, tags: &[TagId]| {
@@ -241,7 +240,7 @@ impl Index {
 
     /// Moves memory of ids to reduce fragmentation, starting at a cursor, while `time` returns
     /// true. Returns the next cursor; 0 at the end. Does not move names and sets of tags, because
-    /// there are few.
+    /// they are few.
     pub fn defrag(&mut self, cursor: u64, mover: &mut Mover<'_>, time: Time<'_>) -> u64 {
         let (first, mut shard) = ((cursor >> 32) as usize, cursor as u32 as usize);
         let copies = self.in_place.iter_mut().map(Some);

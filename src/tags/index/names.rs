@@ -1,7 +1,7 @@
 //! Names of tags and files that occur in an active or staged copy, with numbers.
 //!
-//! Each change records the names that it may have made unused, checks them, and drops unused names.
-//! After a whole copy was discarded, an incremental sweep finds the unused names. Each change
+//! Each change records the names that may have become unused, checks them, and drops the unused
+//! ones. After a whole copy was discarded, an incremental sweep finds the unused names. Each change
 //! advances the sweep.
 
 use super::TagId;
@@ -48,7 +48,7 @@ pub struct List {
     in_place: u64,
     /// Numbers to check at the end of the change.
     again: Vec<u32>,
-    /// Numbers that had no name, or another name, before this change.
+    /// Numbers that had no name, or a different name, before this change.
     new: Vec<u32>,
     /// The next number that the sweep checks.
     sweep: Option<u32>,
@@ -76,7 +76,7 @@ impl List {
         self.in_place
     }
 
-    /// Returns the highest number that any name has.
+    /// Returns the highest number that is assigned to a name.
     pub fn highest(&self) -> u32 {
         self.all.highest()
     }
@@ -137,8 +137,8 @@ impl List {
             self.all.remove(number);
         }
     }
-    /// Checks that every name is used, and that the count of names in active copies is right. Both
-    /// conditions hold only after a sweep has ended.
+    /// Checks that every name is used, and that the count of names in active copies is correct.
+    /// Both conditions hold only after a sweep has ended.
     #[cfg(test)]
     pub fn verify(&self, occurs: impl Fn(u32) -> Occurs) {
         let mut in_place = 0;

@@ -1,6 +1,6 @@
-//! A persistent vector: a long list whose copies share their common elements.
+//! A persistent vector: a long list whose copies share equal elements.
 //!
-//! The list is a tree of narrow nodes. Copying the list increments one reference count. After that,
+//! The list is a tree of narrow nodes. Copying the list increments one reference count. Afterwards,
 //! the first change of an element copies the element and the few nodes above it. Therefore a reader on
 //! another thread can use its copy of a list of millions of elements while the list changes, and each
 //! change takes microseconds.
@@ -11,8 +11,8 @@ use smallvec::SmallVec;
 
 use crawlspace_compact::linear::List;
 
-/// Children per node. Copying a node increments the reference count of each child, and each
-/// increment costs a cache miss.
+/// Number of children per node. Copying a node increments the reference count of each child, and
+/// each increment may miss the CPU cache.
 const FAN: usize = 1 << BITS;
 const BITS: u32 = 5;
 

@@ -1,8 +1,9 @@
 //! Compact encoding of the ids of records.
 //!
 //! `urlkey timestamp filename offset` is encoded as 6 bytes of timestamp, the number of the
-//! filename, the offset, and the urlkey. Only an id that can be restored exactly is encoded: its
-//! timestamp has 14 digits, and its offset has no leading zeroes. Other ids are stored unchanged.
+//! filename, the offset, and the urlkey. An id is encoded only if it can be restored exactly, that
+//! is, if its timestamp has 14 digits and its offset has no leading zeroes. Other ids are stored
+//! unchanged.
 
 use std::borrow::Cow;
 
@@ -36,7 +37,7 @@ const IN_PARTS: u8 = 0x80;
 pub type Key = SmallVec<[u8; 256]>;
 
 impl<'a> Parts<'a> {
-    /// Splits an id, if it can be restored exactly from its parts.
+    /// Splits an id into parts. Returns `None` if the id cannot be restored exactly from its parts.
     pub fn of(id: &'a [u8]) -> Option<Parts<'a>> {
         let (rest, offset) = last_field(id)?;
         let (rest, filename) = last_field(rest)?;
@@ -119,7 +120,7 @@ pub fn parse_key<'a>(key: &'a [u8], files: &'a List) -> RecordKey<'a> {
 }
 
 /// Returns the number of leading zeroes that can be dropped from a number without dropping its last
-/// digit. Returns 0 if the text has other bytes than digits.
+/// digit. Returns 0 if `number` contains bytes that are not digits.
 pub fn padding(number: &[u8]) -> usize {
     match number {
         [b'0', rest @ ..] if !rest.is_empty() && rest.iter().all(u8::is_ascii_digit) => {
@@ -130,7 +131,8 @@ pub fn padding(number: &[u8]) -> usize {
     }
 }
 
-/// Returns an id with a canonical offset, because `007` and `7` mean the same position in a file.
+/// Returns the id with a canonical offset, because `007` and `7` denote the same position in a
+/// file.
 pub fn plain(id: &[u8]) -> Cow<'_, [u8]> {
     match last_field(id) {
         Some((rest, offset)) if padding(offset) > 0 => {
@@ -140,7 +142,7 @@ pub fn plain(id: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Splits a text at its last space.
+/// Splits bytes at the last space.
 fn last_field(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = memchr::memrchr(b' ', bytes)?;
     Some((&bytes[..at], &bytes[at + 1..]))

@@ -2,9 +2,9 @@
 //!
 //! A shard stores its entries contiguously in one allocation. An entry is the number (4 bytes,
 //! little-endian), the length of the key (1 to 3 bytes, 7 bits each, lowest first), and the key.
-//! Slots of 4 bytes contain the offset of an entry and a few bits of its hash. Therefore a look-up
-//! that hits no CPU cache waits for memory three times: for the shard, the slot, and the entry.
-//! Removed entries keep their memory until they take a quarter of the shard.
+//! Slots of 4 bytes contain the offset of an entry and a few bits of its hash. Therefore, a look-up
+//! that misses all CPU caches waits for memory three times: for the shard, the slot, and the entry.
+//! The memory of removed entries is reclaimed when they occupy a quarter of the shard.
 
 use super::pages::Pages;
 use crawlspace_compact::keyed::hash;
@@ -326,13 +326,14 @@ impl Shard {
     }
 }
 
-/// Returns the slot at which the search for a hash begins. All hashes of a shard have the same
-/// lowest bits.
+/// Returns the slot at which the search for a hash begins. The slot depends on the higher bits,
+/// because all hashes of a shard have the same lowest bits.
 fn place(hash: u64, slots: usize) -> usize {
     (((hash >> 32) * slots as u64) >> 32) as usize
 }
 
-/// Returns other bits of the hash, which are stored in the remaining bits of a slot.
+/// Returns further bits of the hash, which are stored in those bits of a slot that do not contain
+/// the offset.
 fn mark(hash: u64) -> u32 {
     hash as u32 & !OFFSET
 }

@@ -1,4 +1,4 @@
-//! Malformed chunks, as in damaged files or from attackers.
+//! Tests malformed chunks, as they occur in damaged files or come from attackers.
 
 use proptest::prelude::*;
 
@@ -131,7 +131,7 @@ fn noncanonical_encoding_is_refused() {
 
 #[test]
 fn few_bytes_cannot_allocate_much() {
-    // Counts of four billion elements.
+    // A count that claims four billion elements.
     let much = [0xff, 0xff, 0xff, 0xff, 0x0f];
     for (kind, before) in [
         (1, &[][..]),

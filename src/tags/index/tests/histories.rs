@@ -1,4 +1,4 @@
-//! Random histories of an index, compared with a model.
+//! Applies random histories to an index, and compares it with a model.
 
 use std::collections::BTreeSet;
 
@@ -251,7 +251,7 @@ fn check_touched(index: &Index, before: &Model, after: &Model, touched: Touched)
     }
 }
 
-/// Checks that the cycle that an error names would really exist.
+/// Checks that the change would have created the cycle that the error reports.
 fn check_cycle(model: &Model, error: &Error, added: Option<(&Bytes, &[Bytes])>) {
     let Error::Cycle { tag, carries } = error else {
         panic!("{error}");

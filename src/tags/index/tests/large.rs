@@ -1,4 +1,4 @@
-//! Behaviour that only large indexes show.
+//! Tests behaviour that only occurs in large indexes.
 
 use super::*;
 
@@ -63,7 +63,7 @@ fn long_chain_is_checked_both_ways_without_deep_recursion() {
 #[test]
 fn chain_joined_in_any_order_is_checked_from_the_shorter_end() {
     let mut links = chain(20_000);
-    // Sort by the reversed id, which is neither ascending nor descending.
+    // Sort by the reversed id, so that ids are in neither ascending nor descending order.
     links.sort_by_key(|(id, _)| id.iter().rev().copied().collect::<Vec<_>>());
     let mut index = Index::default();
     for (id, tag) in &links {

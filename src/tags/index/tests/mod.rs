@@ -9,7 +9,7 @@ use super::change::occurs;
 use super::*;
 
 impl Index {
-    /// Checks that redundant data are consistent and that no unused data remain.
+    /// Checks that redundant data is consistent and that no unused data remains.
     fn verify(&self) {
         for edges in self.copies() {
             edges.verify(&self.names);
