@@ -12,7 +12,7 @@ pub(super) struct Bucket {
     /// Eight bits of the hash per slot, 0 for an empty slot.
     marks: [u8; SLOTS],
     /// Number of positions that belong in this bucket but are in a later bucket, because this bucket
-    /// was full. Saturates at its maximum, and then stays there.
+    /// was full. Once the number has reached its maximum, it stays there.
     passed: u16,
     /// Highest eight bits of the chunk numbers.
     high: [u8; SLOTS],
@@ -23,8 +23,8 @@ pub(super) struct Bucket {
 
 const _: () = assert!(size_of::<Bucket>() == 64);
 
-/// Returns eight bits of a hash as a mark. A mark is never 0, and uses bits other than the bits
-/// that select the shard and the bucket.
+/// Returns eight bits of a hash as a mark. A mark is never 0. It uses other bits than those that
+/// select the shard and the bucket.
 #[inline]
 fn mark(hash: u64) -> u8 {
     ((hash >> 24) as u8).max(1)

@@ -14,7 +14,7 @@ use crawlspace_host::sizes::class;
 const SMALLEST: usize = 256;
 /// Minimum size in bytes of a record that is stored in its own chunk.
 pub(super) const LONG: usize = CHUNK / 4;
-/// Maximum number of chunks, as limited by the number in a [`RecordSlot`].
+/// Maximum number of chunks, as limited by the chunk number in a [`RecordSlot`].
 pub(super) const CHUNKS: u32 = 1 << 24;
 
 /// A block of memory filled with records.
@@ -23,7 +23,7 @@ pub(super) struct Chunk {
     bytes: Bytes,
     /// Total size of the live records, in bytes.
     live: u32,
-    /// Number of the crawl that the records belong to.
+    /// Number of the crawl to which the records belong.
     crawl: u32,
     /// Position in the segment: later chunks have higher numbers.
     sequence: u32,
@@ -33,7 +33,7 @@ pub(super) struct Chunk {
     sparse_previous: u32,
     sparse_next: u32,
     is_sparse: bool,
-    /// The base that the packed values in this chunk refer to.
+    /// The base to which the packed values in this chunk refer.
     base: Base,
 }
 
@@ -183,8 +183,8 @@ impl Chunks {
         place
     }
 
-    /// Appends contiguous records to the last chunk of a segment, which must be empty and have room
-    /// for them. Returns the number of the chunk.
+    /// Appends contiguous records to the last chunk of a segment. This chunk must be empty and have
+    /// room for the records. Returns the number of the chunk.
     pub fn append_all(&mut self, segment: &mut Segment, records: &[u8]) -> u32 {
         let last = self.slab.get_mut(segment.last);
         assert!(last.bytes.0.is_empty() && last.fits(records.len()));
@@ -240,8 +240,8 @@ impl Chunks {
         self.look_for_dead(segment, number);
     }
 
-    /// Marks a record of this length as dead. If it was the last live record of its chunk, frees
-    /// the chunk and returns its base. The caller must then retire that base.
+    /// Marks a record of this length as dead. If this was the last live record of its chunk, frees
+    /// the chunk and returns the base of the chunk. The caller must then retire that base.
     #[must_use]
     pub fn kill(&mut self, segment: &mut Segment, place: RecordSlot, bytes: usize) -> Option<Base> {
         let chunk = self.slab.get_mut(place.chunk);

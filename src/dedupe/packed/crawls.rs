@@ -1,12 +1,12 @@
-//! The crawls of a packed index with their numbers, and the lists of records that belong to no
-//! crawl.
+//! The crawls of a packed index with their numbers, and the lists of entries that do not belong to
+//! any crawl.
 
 use super::segments::Segment;
 use crawlspace_compact::blocks::{Blocks, Link, NONE, Slab};
 use crawlspace_compact::interner::{Handles, Interner};
 use crawlspace_compact::keyed::hash;
 
-/// Number of the list of owners without a record of the hash.
+/// Number of the list of owners that have no record of the hash.
 pub(super) const OWNERS: u32 = NONE - 1;
 /// Number of the list of further holders.
 pub(super) const HOLDERS: u32 = NONE - 2;
@@ -26,9 +26,9 @@ pub(super) struct List {
 pub(super) struct Crawl {
     pub id: Box<[u8]>,
     pub list: List,
-    /// Number of its records whose hash it owns.
+    /// Number of the crawl's records whose hash it owns.
     pub owned: u64,
-    /// Number of hashes that it owns without a record.
+    /// Number of hashes that the crawl owns without having a record of them.
     pub owned_without: u64,
     /// Link to the next free number, while this number is free.
     link: u32,

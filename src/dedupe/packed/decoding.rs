@@ -18,12 +18,12 @@ use crawlspace_compact::number::Reader;
 /// The reason why a chunk is invalid.
 pub(super) type Wrong = Cow<'static, str>;
 
-/// Maximum number of records for which memory is reserved before any record was read. After that,
-/// the reader reserves memory for three times the number of records read, so that a few bytes
-/// cannot claim a lot of memory.
+/// Maximum number of records for which memory is reserved before any record was read. Afterwards,
+/// the reader reserves memory for at most three times the number of records read, so that a few
+/// bytes cannot claim much memory.
 const UNSEEN: u64 = 1 << 20;
 
-/// State of the load of a value while chunks are missing.
+/// State of loading a value while chunks are missing.
 #[derive(Clone, Default)]
 pub(super) struct Loading {
     /// Number of the next chunk.
@@ -33,7 +33,7 @@ pub(super) struct Loading {
     /// [`PartKind`] of the last section.
     kind: PartKind,
     announced: Counts,
-    /// Numbers of crawls in this value, indexed by their saved numbers.
+    /// Numbers of the crawls in this value, indexed by the saved numbers of the crawls.
     crawls: Vec<u32>,
     /// Number of the last host.
     host: u32,
@@ -53,8 +53,8 @@ impl Packed {
     /// everything loaded so far, and can be used.
     ///
     /// # Errors
-    /// The reason why the chunk is invalid. After an error the value is empty, except if the chunk
-    /// only had a wrong checksum or was out of order.
+    /// The reason why the chunk is invalid. After an error, the value is empty, unless the only
+    /// problem was a wrong checksum or a chunk that is out of order.
     pub fn load(&mut self, chunk: &[u8]) -> Result<(), String> {
         let (sections, sum) = self.opened(chunk)?;
         let mut loading = self.loading.take().unwrap_or_default();
@@ -231,7 +231,7 @@ impl Packed {
 }
 
 impl Packed {
-    /// Checks the current list of records after its last record.
+    /// Checks the current list after its last record was read.
     fn end_list(&self, loading: &Loading) -> Result<(), Wrong> {
         match loading.crawls.get(loading.list as usize) {
             Some(&crawl) => self.check_crawl(crawl),

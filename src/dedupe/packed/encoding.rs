@@ -1,7 +1,7 @@
 //! Serialization of a packed index for RDB files, append-only files and other servers. The result
 //! is a series of chunks, which `docs/formats/packed-index.md` describes.
 //!
-//! Records have the same form as in memory, so that saving is mostly copying.
+//! Records are encoded as in memory, so saving them is mostly copying.
 
 use super::codec::Base;
 use super::crawls::{HOLDERS, OWNERS};
@@ -57,7 +57,7 @@ pub(super) struct Counts {
     pub crawls: u64,
     pub tables: u64,
     pub hosts: u64,
-    /// Number of records of crawls, and how many of them belong to the crawl that owns the hash.
+    /// Number of records of crawls, and the number of those whose crawl owns the hash.
     pub records: u64,
     pub owned: u64,
     /// Number of owners without a record.
@@ -136,8 +136,8 @@ impl<'a> Writer<'a> {
     }
 
     /// Returns the buffer, with room for `bytes` more bytes of the open section. If the chunk is
-    /// full, begins the next chunk first, and continues the section there, with `head` at its start
-    /// again.
+    /// full, begins the next chunk first, and continues the section in that chunk, where it starts
+    /// with `head` again.
     pub(super) fn room(&mut self, head: &[u8], bytes: usize) -> &mut Vec<u8> {
         if let Some((at, kind)) = self.section
             && self.bytes.len() + bytes > self.limit
@@ -184,8 +184,8 @@ impl Packed {
         counts
     }
 
-    /// Saves the value as chunks of at most 1 MiB, each with its own checksum. Only a chunk with a
-    /// single longer entry is larger.
+    /// Saves the value as chunks of at most 1 MiB, each with its own checksum. Only a chunk that
+    /// contains a single long entry may be larger.
     pub fn save(&self, chunk: &mut dyn FnMut(&[u8])) {
         self.save_in(CHUNK_BYTES, chunk);
     }

@@ -1,41 +1,42 @@
-//! Hashes as binary fields: the digest and the number of its spelling, or the text if no spelling
-//! fits.
+//! Hashes as binary fields: the digest and the number of its format, or the verbatim string if no
+//! format fits.
 //!
-//! Decoding a number and its bytes returns the same text, and each text has exactly one number.
-//! Therefore two fields are equal if and only if both their numbers and their bytes are equal.
+//! Decoding the number and the bytes returns the original string, and each string has exactly one
+//! number. Therefore two fields are equal if and only if both their numbers and their bytes are
+//! equal.
 
 use smallvec::SmallVec;
 
 use crawlspace_compact::digits::{Case, put_base32, put_hex, read_base32, read_hex};
 use crawlspace_compact::keyed;
 
-/// The notation of a digest: hexadecimal of one case, or base32 without padding.
+/// The encoding of a digest: hexadecimal in one case, or base32 without padding.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Digits {
     Hex(Case),
     Base32,
 }
 
-/// Spelling of a digest in a field.
+/// Kind of notation of a digest in a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notation {
     /// SHA-256 or MD5 in lower-case hexadecimal digits, or SHA-1 in base32, after its label.
     Labelled,
     /// Digits as in [`Notation::Labelled`], without a label.
     Bare,
-    /// Any other text.
+    /// Any other string.
     Other,
 }
 
-/// A spelling: the label before the digits, the size of the digest in bytes, and the notation.
+/// A format: the label before the digits, the size of the digest in bytes, and the encoding.
 struct Spelling(&'static [u8], usize, Digits);
 
 /// Number of a field that is stored verbatim.
 pub(super) const TEXT: u8 = 0;
 
-/// The spellings. The first has the number 1. Saved values contain these numbers, so spellings may
-/// only be appended, up to 15. A text that fits several spellings, such as 32 digits from 2 to 7,
-/// has the number of the first.
+/// The formats. The first has the number 1. Saved values contain these numbers, so formats may
+/// only be appended, up to 15. A string that fits several formats, such as 32 digits from 2 to 7,
+/// has the number of the first of them.
 const SPELLINGS: [Spelling; 13] = [
     Spelling(b"sha256:", 32, Digits::Hex(Case::Lower)),
     Spelling(b"", 32, Digits::Hex(Case::Lower)),
@@ -63,7 +64,7 @@ pub(super) struct Field<'a> {
     text: &'a [u8],
 }
 
-/// The text of a field.
+/// The bytes of a field.
 pub(super) type Text = SmallVec<[u8; 96]>;
 
 impl<'a> Field<'a> {
@@ -73,7 +74,7 @@ impl<'a> Field<'a> {
             71 => &[1, 10],
             64 => &[2, 11],
             37 => &[3],
-            // If the digits are valid in both notations, use the first notation.
+            // If the digits are valid in both encodings, use the first format.
             32 => &[4, 6],
             36 => &[5],
             45 => &[7],
@@ -112,12 +113,12 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Returns the number of the spelling.
+    /// Returns the number of the format.
     pub fn kind(&self) -> u8 {
         self.kind
     }
 
-    /// Returns the notation of the digest.
+    /// Returns the kind of notation of the digest.
     pub fn notation(&self) -> Notation {
         match self.kind {
             1 | 3 | 5 => Notation::Labelled,
@@ -126,7 +127,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Returns the digest, or the text.
+    /// Returns the digest, or the verbatim string.
     pub fn raw(&self) -> &[u8] {
         if self.kind == TEXT {
             self.text
@@ -140,10 +141,11 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Returns the digest size of a spelling in bytes; `None` for text, which has any length.
+/// Returns the digest size of a format in bytes, or `None` for a verbatim string, which may have
+/// any length.
 ///
 /// # Errors
-/// Fails if there is no such spelling.
+/// Fails if there is no such format.
 #[inline]
 pub(super) fn digest_len(kind: u8) -> Result<Option<usize>, ()> {
     match LENGTHS.get(usize::from(kind)) {
@@ -153,7 +155,7 @@ pub(super) fn digest_len(kind: u8) -> Result<Option<usize>, ()> {
     }
 }
 
-/// Digest sizes in bytes by spelling number; 0 for text.
+/// Digest sizes in bytes by format number; 0 for verbatim strings.
 const LENGTHS: [u8; 1 + SPELLINGS.len()] = {
     let mut lengths = [0; 1 + SPELLINGS.len()];
     let mut i = 0;
@@ -164,7 +166,7 @@ const LENGTHS: [u8; 1 + SPELLINGS.len()] = {
     lengths
 };
 
-/// Appends the text of a spelling and a digest.
+/// Appends a digest in a format.
 pub(super) fn write(kind: u8, raw: &[u8], out: &mut Text) {
     let Some(Spelling(label, _, digits)) = SPELLINGS.get(usize::from(kind).wrapping_sub(1)) else {
         out.extend_from_slice(raw);
@@ -177,7 +179,7 @@ pub(super) fn write(kind: u8, raw: &[u8], out: &mut Text) {
     }
 }
 
-/// Returns true if the spelling is the first one that yields this text.
+/// Returns true if the format is the first one that yields this string.
 pub(super) fn is_first(kind: u8, raw: &[u8]) -> bool {
     match kind {
         1 | 2 => true,
@@ -195,7 +197,7 @@ pub(super) fn hash(kind: u8, raw: &[u8]) -> u64 {
     keyed::hash_of(u64::from(kind) << 17, raw)
 }
 
-/// Returns the hash of a field in one crawl, for fields that many crawls have.
+/// Combines the hash of a field with a crawl. Used for fields that many crawls have.
 pub(super) fn hash_in(hash: u64, crawl: u32) -> u64 {
     let of_both = hash ^ (u64::from(crawl) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let product = u128::from(of_both) * 0xd6e8_feb8_6659_fd93_u128;
@@ -226,7 +228,7 @@ mod tests {
             assert_eq!((field.kind(), field.raw()), (kind, &raw[..]));
             assert!(is_first(kind, &raw));
             assert_eq!(digest_len(kind), Ok(Some(*len)));
-            // An invalid digit in any position makes the field text.
+            // If a digit in any position is invalid, the field is stored verbatim.
             for at in 0..text.len() {
                 for wrong in [b'g', b'`', b'@', b':', b'/', b'1' | 0x80, 0, b'!'] {
                     let mut text = text.clone();
@@ -265,7 +267,7 @@ mod tests {
             let field = Field::parse(&text);
             prop_assert_eq!(&text_of(&field), &text);
             prop_assert!(is_first(field.kind(), field.raw()));
-            // A look-up by this field must find what a look-up by the parsed hash finds.
+            // A look-up by this field must return the same result as a look-up by the parsed hash.
             for (notation, profile) in [(Notation::Labelled, Profile::Document), (Notation::Bare, Profile::Browsertrix)] {
                 if field.notation() == notation {
                     prop_assert!(Digest::is_written(&text, profile));

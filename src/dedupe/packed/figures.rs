@@ -186,8 +186,8 @@ impl Figures {
             if is_expected && n % size == 0 {
                 packed.expect(&crawl, size);
             }
-            // Time every 64th record alone for the maximum, and the other records together for the
-            // mean.
+            // Time every 64th record individually for the maximum, and the other records together
+            // for the mean.
             entries.push((hash(n), record(n, n / size)));
             if n % 64 > 0 && n + 1 < self.hashes {
                 continue;

@@ -1,4 +1,4 @@
-//! Lookups of many fields at once. Each stage prefetches the memory that the next one reads, so
+//! Looks up many fields at once. Each stage prefetches the memory that the next stage reads, so
 //! that the waits for memory overlap.
 
 use smallvec::SmallVec;
@@ -55,8 +55,8 @@ impl Packed {
         }
     }
 
-    /// Begins a lookup by prefetching the table. Meanwhile, the caller can do other work, such as
-    /// other lookups.
+    /// Begins a lookup by prefetching the table. While the memory is being fetched, the caller can
+    /// do other work, such as other lookups.
     #[inline]
     pub fn probe<'a>(&self, field: &'a [u8]) -> Probe<'a> {
         let field = Field::parse(field);
@@ -65,7 +65,7 @@ impl Packed {
         Probe { field, hash }
     }
 
-    /// Second step of a lookup: prefetches the record.
+    /// Prefetches the record, as the second step of a lookup.
     pub(super) fn aim(&self, probe: &Probe<'_>) {
         self.table.find(probe.hash, |place| {
             self.chunks.prefetch(place);
@@ -100,7 +100,7 @@ impl Packed {
         }))
     }
 
-    /// Last step of a lookup: returns the owner of the field, and appends the owner's record, if
+    /// Returns the owner of the field, as the last step of a lookup. Appends the owner's record, if
     /// there is one, to `record`.
     pub(super) fn find(&self, probe: &Probe<'_>, record: &mut Value) -> Option<&[u8]> {
         let place = self.find_owner(&probe.field, probe.hash)?;

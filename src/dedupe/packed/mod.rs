@@ -1,14 +1,16 @@
-//! A packed index: the committed part of an index in a single value, that is, the merged index, the
-//! records of its crawls, and the further holders of hashes.
+//! A packed index: a single value that contains the committed part of an index, that is, the merged
+//! index, the records of committed crawls, and the further holders of hashes.
 //!
 //! It behaves exactly like the plain hashes that it replaces: any field and any value can be
-//! stored, and is returned byte for byte. It does not interpret hashes, owner ids or records.
+//! stored, and both are returned byte for byte. The packed index does not interpret hashes, owner
+//! ids or records.
 //!
 //! Records are stored contiguously in chunks of memory, grouped by crawl (`chunk`), and are found
 //! through a table of their positions (`table`). In the most common case, a crawl has a record of a
-//! hash and owns the hash. Such a record takes one position in the table, found by the hash of the
-//! field alone. The record of a crawl that does not own the field is found by a hash of the field
-//! and the crawl, so that a lookup takes no longer if thousands of crawls have the same field.
+//! hash and owns the hash. Such a record takes one position in the table, which is found by the
+//! hash of the field alone. The record of a crawl that does not own the field is found by a hash of
+//! the field and the crawl. Therefore, lookups are not slower if thousands of crawls have the same
+//! field.
 
 mod bucket;
 mod chunk;
@@ -61,7 +63,7 @@ pub struct Packed {
     records: u64,
     /// Buffer in which records are built.
     scratch: Vec<u8>,
-    /// State of the load while chunks are missing.
+    /// State of loading while chunks are missing.
     loading: Option<Box<decoding::Loading>>,
 }
 
@@ -107,8 +109,8 @@ impl Packed {
             .collect()
     }
 
-    /// Returns true if the index names this crawl: it has records of the crawl, or hashes that the
-    /// crawl owns.
+    /// Returns true if the index contains this crawl, that is, records of the crawl or hashes that
+    /// the crawl owns.
     pub fn has_crawl(&self, crawl: &[u8]) -> bool {
         self.crawls.find(crawl).is_some()
     }
@@ -170,8 +172,8 @@ impl Packed {
         self.owners > before
     }
 
-    /// Sets a crawl's record and, if requested, makes the crawl the owner of a field that has none.
-    /// Returns true if the record is new.
+    /// Sets a crawl's record and, if requested, makes the crawl the owner of the field if the field
+    /// has no owner. Returns true if the record is new.
     fn set_record(
         &mut self,
         crawl: u32,
@@ -278,7 +280,7 @@ impl Packed {
         true
     }
 
-    /// Reserves memory for about this many more records of a crawl. Replaces the number of an
+    /// Reserves memory for about this many more records of a crawl. Replaces the number given in an
     /// earlier call; 0 means that no more records follow.
     pub fn expect(&mut self, _crawl: &[u8], records: u64) {
         self.table

@@ -1,4 +1,4 @@
-//! A model of a packed index made of plain maps.
+//! A model of a packed index that consists of plain maps.
 
 use std::collections::BTreeMap;
 

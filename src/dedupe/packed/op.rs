@@ -1,9 +1,10 @@
-//! Changes of a packed index, as replicated and written to append-only files.
+//! Changes of a packed index, in the encoding in which they are replicated and written to
+//! append-only files.
 //!
 //! A log is a sequence of changes. Each change is a byte for its kind, followed by its operands. A
 //! byte string of variable length is preceded by its length (7 bits per byte, lowest first), and a
-//! field by the number of its spelling. A `CRAWL` names the crawl to whose records the following
-//! changes apply.
+//! field is preceded by the number of its format. A `CRAWL` names the crawl to whose records the
+//! following changes apply.
 
 use super::decoding::Wrong;
 use super::field::{self, Field, TEXT, Text, digest_len};
@@ -32,7 +33,7 @@ pub struct Take<'a> {
     pub field: &'a [u8],
     /// The record; `None` in logs, because every replica has the record in its plain hash.
     pub record: Option<&'a [u8]>,
-    /// True if the crawl becomes the owner of a hash that has none.
+    /// True if the crawl becomes the owner of the hash if the hash has no owner.
     pub owns: bool,
 }
 
@@ -56,8 +57,8 @@ fn push_field(log: &mut Vec<u8>, text: &[u8]) {
     log.extend_from_slice(field.raw());
 }
 
-/// Writes the crawl of the next changes, unless it is the current crawl. `mark` is the position in
-/// the log of the current crawl's name, including its length; 0 if the log names no crawl yet.
+/// Writes the crawl of the next changes, unless it is the current crawl. `mark` is the position of
+/// the current crawl's id and its length in the log, or 0 if the log does not contain a crawl yet.
 fn push_crawl(log: &mut Vec<u8>, mark: &mut usize, crawl: &[u8]) {
     let start = log.len();
     log.push(CRAWL);
@@ -137,8 +138,8 @@ impl Op<'_> {
     }
 }
 
-/// Reads a log from its beginning. The encoding is canonical: bytes that [`Op::write`] would not
-/// write are an error.
+/// Reads a log from its beginning. The encoding is canonical: bytes that [`Op::write`] cannot have
+/// written are an error.
 pub struct Log<'a> {
     rest: Reader<'a>,
     /// The current crawl.
@@ -232,11 +233,11 @@ impl<'a> Log<'a> {
     }
 }
 
-/// Applies a whole log. For a record to be copied, `record` returns the record of the field in the
-/// crawl's plain hash.
+/// Applies a whole log. For each record to be copied, `record` must return the record of the field
+/// in the crawl's plain hash.
 ///
 /// # Errors
-/// The reason why the log is invalid. The changes before the error are applied. Records that
+/// The reason why the log is invalid. The changes before the error remain applied. Records that
 /// `record` does not find are skipped.
 pub fn apply_log(
     packed: &mut Packed,
@@ -360,8 +361,8 @@ mod tests {
         }
     }
 
-    /// Returns true if the log is refused, or if writing the changes read from it yields the same
-    /// bytes.
+    /// Returns true if the log is refused, or if writing the changes read from the log yields the
+    /// same bytes.
     fn is_strict(log: &[u8]) -> bool {
         let (mut read, mut again, mut mark) = (Log::new(log), Vec::new(), 0);
         loop {

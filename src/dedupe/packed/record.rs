@@ -22,14 +22,14 @@ use crawlspace_compact::number::{Reader, put};
 pub(super) const OWNER: u8 = 0x10;
 /// Bit of a deleted record. Never set in a saved value.
 pub(super) const DEAD: u8 = 0x20;
-/// Bits of the kind.
+/// Bits that contain the kind of the field.
 pub(super) const KIND: u8 = 0x0f;
 
 /// A record at the beginning of a byte slice.
 #[derive(Clone, Copy)]
 pub(super) struct Record<'a> {
     pub head: u8,
-    /// The field: digest or text.
+    /// The field: a digest or a verbatim string.
     pub raw: &'a [u8],
     /// The data of the field, and all bytes after it.
     pub rest: &'a [u8],
@@ -114,7 +114,7 @@ impl<'a> Record<'a> {
         if head & KIND == field::TEXT {
             return Record::at(bytes).raw == raw;
         }
-        // Compare as arrays, with the length of almost all digests as a constant, so that the
+        // Compare as arrays whose constant length is that of almost all digests, so that the
         // comparison is inlined.
         match <&[u8; 32]>::try_from(raw) {
             Ok(raw) => bytes[1..].first_chunk() == Some(raw),

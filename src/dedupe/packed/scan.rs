@@ -29,7 +29,7 @@ const ENTRIES: usize = 16;
 const BYTES: usize = 1 << 16;
 const LOOKED_AT: usize = 256;
 
-/// Bits of a position that hold the number of a chunk.
+/// Number of bits of a position that contain the number of a chunk.
 const CHUNK_BITS: u32 = CHUNKS.ilog2();
 const CHUNK_MASK: u64 = (1 << CHUNK_BITS) - 1;
 
@@ -134,7 +134,7 @@ impl Packed {
     }
 
     /// Appends the entries of a part at a position to `out`; position 0 is the beginning. Returns the next position,
-    /// or `None` at the end. A scan needs no other state than its position, and gives the same guarantee as a scan
+    /// or `None` at the end. The position is the only state of a scan. The scan gives the same guarantee as a scan
     /// with a [`Cursor`]. Any number is a valid position.
     pub fn scan_at(&self, part: Part<'_>, position: u64, out: &mut Batch) -> Option<u64> {
         match part {
@@ -169,8 +169,8 @@ impl Packed {
             .then(|| u64::from(self.chunks.get(next).sequence()) << CHUNK_BITS | u64::from(next))
     }
 
-    /// Returns the value in a part, for a position that `find` returned. For [`Part::Owners`], the
-    /// value is the owner.
+    /// Returns the value that a part has at a position returned by `find`. For [`Part::Owners`],
+    /// the value is the owner.
     pub(super) fn value_of(&self, place: RecordSlot, part: Part<'_>) -> Value {
         let mut value = Value::new();
         match part {

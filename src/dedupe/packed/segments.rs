@@ -1,10 +1,10 @@
 //! Segments: the chunks of a crawl, or of another list of records.
 //!
 //! Chunks form a linked list, and records are appended to the last chunk. A record keeps its position
-//! until it is changed or deleted, or until half of its chunk is dead and the segment needs another
-//! chunk: then the chunk's live records move to the end of the list. Therefore a walk along the
-//! list returns every record that remains, even if other records change between the steps of the
-//! walk.
+//! until it is changed or deleted. It also moves if half of its chunk is dead when the segment needs
+//! another chunk: the live records of such a chunk move to the end of the list. Therefore a walk
+//! along the list returns every record that remains, even if other records change between the steps
+//! of the walk.
 
 use super::Packed;
 use super::codec::Base;
@@ -20,7 +20,7 @@ pub(super) struct Segment {
     pub(super) next_sequence: u32,
     /// The first chunk in the list of mostly dead chunks.
     pub(super) sparse: u32,
-    /// Total size in bytes of all records, and of the live ones.
+    /// Total size in bytes of all records, and of the live records.
     pub(super) used: u64,
     pub(super) live: u64,
 }

@@ -15,9 +15,9 @@ pub(super) const FULL: usize = if cfg!(test) { 12 } else { 512 };
 /// Maximum load of a shard in percent of its slots, at which most positions are found in the first
 /// bucket.
 const MAX_LOAD: usize = 94;
-/// Minimum load of a shard in percent of its slots, below which it shrinks.
+/// Minimum load of a shard in percent of its slots. A shard with a lower load shrinks.
 const MIN_LOAD: usize = 55;
-/// Number of positions in the whole table, and number of positions expected.
+/// Number of positions in the whole table, and number of positions that are expected to be added.
 #[derive(Clone, Copy)]
 pub(super) struct Ahead {
     pub len: usize,
@@ -25,8 +25,8 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// Returns the capacity for a shard with `own` positions: room for these, and for a share of the
-    /// expected positions in proportion to `own`.
+    /// Returns the capacity for a shard with `own` positions: room for these positions, and for a
+    /// share of the expected positions that is proportional to `own`.
     fn of(self, own: usize) -> usize {
         let share = own * self.expected / (self.len + 1);
         (own + share).min(2 * FULL).max(own)
@@ -236,8 +236,8 @@ impl Shard {
         records: &impl Records,
         each: &mut dyn FnMut(RecordSlot),
     ) -> Option<u32> {
-        /// Number of buckets per step. Each position counts for the bucket at which the search for its
-        /// hash begins.
+        /// Number of buckets per step. Each position is assigned to the bucket at which the search for
+        /// its hash begins.
         const HOMES: usize = 2;
         if self.buckets.is_empty() {
             return None;

@@ -42,8 +42,7 @@ impl Packed {
         self.chunks.is(place, field.kind() | OWNER, field.raw())
     }
 
-    /// Returns the record of a field in a list. Does not find the record of the crawl that owns the
-    /// field.
+    /// Returns the record of a field in a list, except the record of the crawl that owns the field.
     pub(super) fn find_in(&self, list: u32, field: &Field<'_>, hash: u64) -> Option<RecordSlot> {
         let head = field.kind();
         let raw = field.raw();
@@ -155,8 +154,8 @@ impl Packed {
         self.count(list, is_owner, -1);
         let list = self.crawls.list_mut(list);
         if list.records == 0 {
-            // Sequence numbers start at 0 again. This is safe, because the segment has no record that a
-            // running scan could miss.
+            // Sequence numbers start at 0 again. This is safe, because the segment is empty, so a
+            // running scan cannot miss a record.
             list.segment = Segment::default();
         }
     }
@@ -211,7 +210,7 @@ impl Packed {
         self.table.insert(hash, place, &self.chunks);
     }
 
-    /// Makes the crawl of a record the owner of its field, which must have no owner, or ends its
+    /// Makes the crawl of a record the owner of the field, which must have no owner, or ends its
     /// ownership.
     pub(super) fn set_owner(&mut self, place: RecordSlot, is_owner: bool) {
         let crawl = self.list_of(place);

@@ -2,7 +2,7 @@
 //!
 //! The lowest bits of a hash select a shard. Shards are split and merged one at a time (linear
 //! hashing). A shard is a list of buckets of one cache line each. The highest bits of a hash select
-//! the bucket at which its search begins. Therefore a walk in the order of the highest bits can
+//! the bucket at which a search begins. Therefore a walk in the order of the highest bits can
 //! continue after the shard has grown.
 
 use super::place::{RecordSlot, Records};
@@ -13,7 +13,7 @@ use crawlspace_compact::linear::{Bucket, address};
 use crawlspace_compact::linear::{Linear, List as _};
 use crawlspace_host::defrag::Mover;
 
-/// Memory for announced records is allocated in steps, one per this many insertions.
+/// Number of insertions per step in which memory for announced records is allocated.
 const PACE: usize = 16;
 /// Maximum number of shards, as limited by the bits of a hash that have no other use.
 const SHARDS: usize = 1 << 24;
@@ -35,15 +35,15 @@ pub(super) struct Table {
 pub(super) struct TableCursor {
     /// The reversed lowest bits. The walk has returned everything before them.
     shard: u32,
-    /// Number of these bits that selected the shard.
+    /// Number of the lowest bits that selected the shard.
     depth: u32,
     /// The highest bits. In this shard, the walk has returned everything before them.
     within: u32,
 }
 
 impl TableCursor {
-    /// Returns the number of the shard in the order of the walk. It has as many bits as the number
-    /// of shards can have.
+    /// Returns the number of the shard in the order of the walk. This number has as many bits as
+    /// the number of shards can have.
     pub fn shard(self) -> u32 {
         self.shard >> (32 - SHARDS.ilog2())
     }
@@ -207,8 +207,8 @@ impl Table {
         }
     }
 
-    /// Returns the number of shards that have allocated memory. A new shard from a split may have
-    /// received no positions.
+    /// Returns the number of shards that have allocated memory. A shard that a split created may be
+    /// empty.
     #[cfg(test)]
     pub fn shards_with_room(&self) -> usize {
         self.shards

@@ -1,4 +1,4 @@
-//! Tests of a packed index: compares it with plain maps after arbitrary changes.
+//! Tests that a packed index equals plain maps after arbitrary changes.
 
 use std::collections::BTreeMap;
 
@@ -416,8 +416,8 @@ fn field_of_many_crawls_is_found_at_once() {
         packed.put_new(&name(n), &sha256(n + 1), b"own");
     }
     packed.verify();
-    // Only few positions are moved from a full bucket to later buckets, although 3000 crawls have the
-    // same field.
+    // Only a few positions are moved from a full bucket to later buckets, although 3000 crawls have
+    // the same field.
     assert!(packed.table.most_passed() < 30);
     for n in 0..3000 {
         let found = packed.get(Part::Records(&name(n)), &shared);
@@ -445,7 +445,8 @@ fn memory_is_freed() {
         packed.put_new(crawl, &sha256(n), &value(n as u16 | 4));
     }
     let full = packed.memory();
-    // Remove records in an order other than the stored one, so that live records move together.
+    // Remove records in a different order than the stored one, so that live records are moved
+    // together.
     let mut order: Vec<u32> = (0..20_000).collect();
     order.sort_unstable_by_key(|&n| field::hash_in(u64::from(n), 3));
     for &n in &order[..18_000] {

@@ -1,25 +1,26 @@
-//! Interned schemes and hosts of URLs, each stored once under a number.
+//! Interned strings that consist of the scheme and host of a URL. Each string is stored once under
+//! a number.
 
 use crawlspace_compact::blocks::Blocks;
 use crawlspace_compact::interner::{Handles, Interner};
 use crawlspace_compact::keyed::hash;
 
-/// Maximum length of an interned text, in bytes.
+/// Maximum length of an interned string, in bytes.
 pub const MAX_BYTES: usize = 255;
 
-/// Maximum number of interned texts.
+/// Maximum number of interned strings.
 const MAX_HOSTS: u32 = 1 << 26;
-/// Number of slots per allocation. Small, so that growing never copies much memory.
+/// Number of slots per allocation. The number is small, so that growing never copies much memory.
 const BLOCK: usize = 128;
-/// Number of texts that are interned at their first use. Above this number, a new text is interned
-/// only when it is used a second time before its mark in `seen` is overwritten, because a text that
-/// is used once takes more memory here than in the record.
+/// Number of strings that are interned at their first use. Above this number, a new string is
+/// interned only if it is used a second time before its mark in `seen` is overwritten, because a
+/// string that is used once takes more memory here than in the record.
 const EAGER: u32 = 1024;
-/// Number of slots for texts that were used once.
+/// Number of slots for strings that were used once.
 const SEEN: usize = 4096;
 
-/// Interned texts, numbered from 1, each with a count of the records that use it. A number that no
-/// record uses is free, and is reused.
+/// Interned strings, numbered from 1, each with a count of the records that use it. If no record
+/// uses a number any more, the number is free and can be reused.
 #[derive(Clone, Default)]
 pub struct Hosts {
     /// Blocks of slots. A block stays empty until one of its numbers is loaded.
@@ -30,44 +31,46 @@ pub struct Hosts {
     numbers: Interner<Blocks<Handles>>,
     /// The highest number assigned so far.
     highest: u32,
-    /// The first free number below `highest`, 0 for none. Each free slot contains the next free
-    /// number.
+    /// The first free number below `highest`, or 0 if there is none. Each free slot contains the
+    /// next free number.
     free: u32,
     used: u32,
-    /// Parts of the hashes of texts that were used once. Empty until there are `EAGER` texts.
+    /// Parts of the hashes of strings that were used once. Empty until `EAGER` strings are
+    /// interned.
     seen: Vec<u16>,
-    /// Memory use of the texts, in bytes.
+    /// Memory use of the strings, in bytes.
     bytes: usize,
 }
 
 #[derive(Clone, Default)]
 struct Slot {
     text: Option<Box<[u8]>>,
-    /// Number of records that use the text, or, in a free slot, the next free number. Saturates at
-    /// its maximum, and then stays there.
+    /// Number of records that use the string or, in a free slot, the next free number. Once the
+    /// number of records has reached its maximum, it stays there.
     users: u32,
 }
 
-/// Returns the number of bytes that the allocator uses for a text.
+/// Returns the number of bytes that the allocator uses for a string.
 fn allocated(text: &[u8]) -> usize {
     text.len().next_multiple_of(8).max(8)
 }
 
 impl Hosts {
-    /// Returns the text of a number, or `None` if the number has no text.
+    /// Returns the string with this number, or `None` if the number is free.
     #[inline]
     pub fn get(&self, number: u32) -> Option<&[u8]> {
         self.slot(number)?.text.as_deref()
     }
 
-    /// Returns the number of a text.
+    /// Returns the number of a string.
     pub fn find(&self, text: &[u8]) -> Option<u32> {
         self.numbers
             .find(hash(text), |number| self.get(number) == Some(text))
     }
 
-    /// Returns the number of a text, and counts one more record that uses it. Interns a new text,
-    /// unless it is too long, or there are many texts and the text is used for the first time.
+    /// Returns the number of a string, and counts one more record that uses it. Interns a new
+    /// string, unless the string is too long, or many strings are interned and this one is used for
+    /// the first time.
     pub fn take(&mut self, text: &[u8]) -> Option<u32> {
         let number = match self.find(text) {
             Some(number) => number,
@@ -81,7 +84,8 @@ impl Hosts {
         Some(number)
     }
 
-    /// Returns true if there are more than `EAGER` texts and this one was probably not used before.
+    /// Returns true if more than `EAGER` strings are interned and this one was probably not used
+    /// before.
     fn is_first(&mut self, text: &[u8]) -> bool {
         if self.used < EAGER {
             return false;
@@ -95,14 +99,14 @@ impl Hosts {
         std::mem::replace(place, tag) != tag
     }
 
-    /// Counts one more record that uses the text.
+    /// Counts one more record that uses the string.
     pub fn hold(&mut self, number: u32) {
         if let Some(slot) = self.slot_mut(number).filter(|slot| slot.text.is_some()) {
             slot.users = slot.users.saturating_add(1);
         }
     }
 
-    /// Counts one record fewer that uses the text. Removes the text after its last use.
+    /// Counts one record fewer that uses the string. Removes a string that no record uses any more.
     pub fn release(&mut self, number: u32) {
         let Some(slot) = self.slot_mut(number).filter(|slot| slot.text.is_some()) else {
             return;
@@ -115,10 +119,10 @@ impl Hosts {
         }
     }
 
-    /// Interns a text under its saved number. No record uses the text yet.
+    /// Interns a string under its saved number. No record uses the string yet.
     ///
     /// # Errors
-    /// The reason why the number or the text is invalid.
+    /// The reason why the number or the string is invalid.
     pub fn restore(&mut self, number: u32, text: &[u8]) -> Result<(), String> {
         if number == 0 || number > MAX_HOSTS {
             return Err(format!("host number {number} is out of range"));
@@ -140,7 +144,7 @@ impl Hosts {
         Ok(())
     }
 
-    /// Ends a series of [`Hosts::restore`]: removes unused texts.
+    /// Ends a series of calls of [`Hosts::restore`]: removes unused strings.
     pub fn settle(&mut self) {
         self.free = 0;
         self.first_absent = 0;
@@ -155,7 +159,8 @@ impl Hosts {
         }
     }
 
-    /// Returns the numbers of a block that were assigned or may be reused; none for an empty block.
+    /// Returns the numbers of a block that are assigned or may be reused. Returns an empty range
+    /// for an empty block.
     fn numbers(&self, block: usize) -> std::ops::Range<u32> {
         let slots = self.blocks.get(block).map_or(0, |slots| slots.len());
         let first = (block * BLOCK) as u32 + 1;
@@ -170,13 +175,13 @@ impl Hosts {
         }
     }
 
-    /// Returns the numbers and their texts, in ascending order.
+    /// Returns the numbers and their strings, in ascending order of numbers.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &[u8])> {
         let numbers = (0..self.blocks.len()).flat_map(|block| self.numbers(block));
         numbers.filter_map(|number| Some((number, self.get(number)?)))
     }
 
-    /// Returns the number of texts.
+    /// Returns how many strings are interned.
     #[cfg(test)]
     pub fn len(&self) -> u32 {
         self.used
@@ -244,7 +249,7 @@ impl Hosts {
         }
     }
 
-    /// Assigns a text to a free number. If the text is too long, frees the number again.
+    /// Assigns a string to a free number. If the string is too long, frees the number again.
     fn insert(&mut self, number: u32, text: &[u8]) -> Option<u32> {
         if text.len() > MAX_BYTES {
             self.give_back(number);

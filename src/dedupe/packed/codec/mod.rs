@@ -1,8 +1,8 @@
 //! Compact encoding of the value of a record.
 //!
-//! Almost all values are `waczIndex date url size`, as documented. They are stored in this form:
-//! numbers in binary; the date relative to the base of the chunk; scheme and host of the URL as a
-//! number; the rest of the URL compressed. Any other value is stored verbatim. Decoding always
+//! Almost all values are `waczIndex date url size`, as documented. They are stored as follows:
+//! numbers in binary; the date relative to the base of the chunk; the scheme and host of the URL as
+//! a number; the rest of the URL compressed. Any other value is stored verbatim. Decoding always
 //! returns the original value, byte for byte.
 
 mod fields;
@@ -23,7 +23,8 @@ use crate::texts::sink::{Length, Text};
 use crate::texts::table::{self, Number, Table};
 use crate::texts::tables::Tables;
 
-/// The values relative to which the records of a chunk are encoded. Stored with the chunk.
+/// The reference values of a chunk, relative to which its records are encoded. They are stored with
+/// the chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Base {
     /// Date of the first record, in seconds since 1970.
@@ -37,7 +38,7 @@ pub struct Base {
 pub struct Codec {
     hosts: Hosts,
     tables: Tables,
-    /// Buffer for the text of the record that is being encoded, with padding.
+    /// Buffer for the string of the record that is being encoded, with padding.
     scratch: Vec<u8>,
 }
 
@@ -45,14 +46,15 @@ pub struct Codec {
 const SHORT: u8 = 0xef;
 /// Marks a record with a length of two bytes, which follow.
 const LONG: u8 = 0xf0;
-/// Marks a value that is stored verbatim. Its length in four bytes follows, and then the value.
+/// Marks a value that is stored verbatim. The length of the value follows in four bytes, and then
+/// the value.
 const STORED: u8 = 0xf1;
 
 /// Maximum size of a compressed value, in bytes.
 const COMPRESSED: usize = crate::texts::MAX_BYTES;
 
-/// Splits the bytes of a record into a flag (true if stored verbatim), the body, and the total
-/// length.
+/// Returns a flag (true if the value is stored verbatim), the body, and the total length of a
+/// record.
 fn split(packed: &[u8]) -> Option<(bool, &[u8], usize)> {
     let (is_stored, head, len) = match *packed {
         [len @ ..=SHORT, ..] => (false, 1, usize::from(len)),
@@ -74,7 +76,8 @@ impl Codec {
         }
     }
 
-    /// Counts a chunk that uses this base and was loaded, not created with [`Codec::base`].
+    /// Counts a chunk that uses this base, if the chunk was loaded instead of created with
+    /// [`Codec::base`].
     pub fn adopt(&mut self, base: Base) {
         self.tables.adopt(base.table);
     }
@@ -295,7 +298,8 @@ impl Codec {
         self.hosts.restore(number, host)
     }
 
-    /// Returns the symbol tables and their numbers, in ascending order and in their saved form.
+    /// Returns the number and the serialized form of each symbol table, in ascending order of
+    /// numbers.
     pub fn tables(&self) -> impl Iterator<Item = (u16, &[u8])> {
         self.tables.iter()
     }
@@ -308,8 +312,8 @@ impl Codec {
         self.tables.restore(number, table)
     }
 
-    /// Ends loading, after every chunk was adopted and every record was held. Removes unused hosts
-    /// and tables.
+    /// Ends loading, after [`Codec::adopt`] was called for every chunk and [`Codec::hold`] for
+    /// every record. Removes unused hosts and tables.
     pub fn settle(&mut self) {
         self.hosts.settle();
         self.tables.settle();
@@ -321,8 +325,8 @@ impl Codec {
     }
 }
 
-/// Returns the difference of two dates in zigzag encoding: small for small differences of either
-/// sign.
+/// Returns the difference between two dates in zigzag encoding, which yields small numbers for
+/// small differences of either sign.
 fn zigzag(date: u32, base: u32) -> u64 {
     let ahead = date.wrapping_sub(base) as i32;
     u64::from(((ahead << 1) ^ (ahead >> 31)) as u32)
@@ -348,7 +352,7 @@ fn class(number: u64) -> u8 {
     (u64::BITS - number.leading_zeros()) as u8
 }
 
-/// Appends the bits of a number, except the highest, which its class implies.
+/// Appends the bits of a number, except the highest bit, which its class implies.
 #[inline]
 fn put_rest(number: u64, class: u8, bits: &mut Writer<'_>) {
     let rest = u32::from(class.saturating_sub(1));

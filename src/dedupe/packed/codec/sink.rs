@@ -3,7 +3,8 @@
 use super::fields::{self, Form, write_date};
 use crate::texts::sink::{Buffer, Length, Text, TextSink};
 
-/// Receives a decoded value, part by part. Each method returns `None` if the value gets too long.
+/// Receives a decoded value, part by part. Each method returns `None` if the value becomes too
+/// long.
 pub trait ValueSink: TextSink {
     /// Appends a number in decimal.
     fn push_number(&mut self, n: u64) -> Option<()>;

@@ -1,4 +1,4 @@
-//! Round trips of arbitrary bytes, and robustness against untrusted bytes.
+//! Tests round trips of arbitrary bytes, and robustness against untrusted bytes.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -100,7 +100,7 @@ impl Packed {
     }
 
     /// Returns true if the index has two entries where only one is allowed: two owners of a field,
-    /// or two records of it in the same list.
+    /// or two records of a field in the same list.
     fn has_twin(&self, list: u32, record: &Record<'_>, hash: u64) -> bool {
         let is_twin = |place| {
             let (other, chunk) = self.chunks.record(place);
@@ -126,8 +126,8 @@ impl Packed {
         }
     }
 
-    /// Checks a crawl after all of its records were loaded: if the crawl owns a field, it has only
-    /// one record of it.
+    /// Checks a crawl after all of its records were loaded: if the crawl owns a field, the crawl
+    /// must have only one record of that field.
     pub(super) fn check_crawl(&self, number: u32) -> Result<(), Wrong> {
         let crawl = self.crawls.get(number);
         if crawl.owned == 0 || crawl.owned == crawl.list.records {

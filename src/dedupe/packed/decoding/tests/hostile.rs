@@ -1,4 +1,4 @@
-//! Chunks with valid checksums and invalid contents.
+//! Tests chunks with valid checksums and invalid contents.
 
 use proptest::prelude::*;
 
@@ -65,7 +65,7 @@ fn value_with_a_valid_checksum_is_refused_or_consistent() {
         let _ = try_chunk(sealed(&bad));
         assert!(try_chunk(sealed(&body[..at])).is_err());
     }
-    // Digits of digests and bytes of values may have any value, so changing them causes no error.
+    // Digits of digests and bytes of values may have any value, so changing them is not an error.
     assert!(taken > 0);
 }
 
@@ -314,7 +314,7 @@ fn contradictions_are_refused() {
             vec![some(3, &[held(OWNS, b"f", b"1")])],
         ),
         ("of invalid length", counts(0, 0, 0, 0), vec![some(0, &[])]),
-        // A text that fits a spelling, an unknown spelling, and a spelling that is not the
+        // A verbatim field that fits a format, an unknown format, and a format that is not the
         // canonical one.
         (
             "kind",
@@ -361,11 +361,11 @@ fn contradictions_are_refused() {
     ] {
         assert_refused(value(counts, &blocks), why);
     }
-    // A date outside of the crawls.
+    // A date in the base of a list that is not a crawl.
     let mut dated = block(&[held(0, b"f", b"1")]);
     dated[0] = 1;
     assert_refused(value(counts(1, 1, 0, 1), &[(3, dated)]), "date");
-    // A block of several records that is too long for the offsets of positions.
+    // A block of several records that is longer than the offset of a position can express.
     let long: Vec<Vec<u8>> = (0..2000_u32)
         .map(|n| {
             let mut digest = [0; 32];

@@ -1,4 +1,4 @@
-//! Round trips of saved values, and rejection of tampered ones.
+//! Tests round trips of saved values, and rejection of tampered values.
 
 mod hostile;
 
@@ -184,7 +184,7 @@ fn value_can_be_used_between_its_chunks() {
         assert!(elements(&loaded).is_subset(&all));
         if n + 1 < good.len() {
             assert!(!loaded.is_empty() && loaded.loaded().is_err());
-            // The part that is loaded so far can be saved and copied.
+            // A partially loaded value can be saved and copied.
             let some = load(&chunks(&loaded, 100)).unwrap();
             assert!(elements(&some) == elements(&loaded));
             let mut changed = loaded.clone();
@@ -195,7 +195,7 @@ fn value_can_be_used_between_its_chunks() {
             changed.del(Part::Owners, field);
             verify(&changed);
             let before = elements(&changed);
-            // The value has changed, so the load refuses the remaining chunks.
+            // The value has changed, so the remaining chunks are refused.
             assert!(changed.load(&good[n + 1]).is_err());
             assert!(before.contains(&vec![b"owners".to_vec(), b"new".to_vec(), b"new".to_vec()]));
         }
