@@ -14,7 +14,7 @@ use super::sequence::Sequence;
 use super::sequence::once;
 use super::store::Store;
 
-/// A `response` record that was written.
+/// A `response` record that a crawler has written.
 pub struct Response<'a> {
     /// Digest of the payload.
     pub digest: Digest,
@@ -29,7 +29,7 @@ pub struct Adding<'a> {
     pub token: Option<u64>,
     /// Sequence number, which makes a retry safe.
     pub seq: Option<Sequence<'a>>,
-    /// Keeps the earliest of several records of a hash, instead of the first that was added.
+    /// Keeps the earliest of several records of a hash, instead of the one that was added first.
     pub earliest: bool,
 }
 
@@ -37,7 +37,7 @@ impl<K: Store> Index<K> {
     /// Adds `response` records to a crawl. Returns the number of hashes that are new to the crawl.
     ///
     /// An identical record is a retry and changes no count. A different record of a known hash
-    /// counts as a URL, but replaces the stored record only with `earliest`, if it is earlier.
+    /// counts as a URL. It replaces the stored record only if `earliest` is set and it is earlier.
     ///
     /// # Errors
     /// `STALE` for an old token or sequence number; `REMOVING` while the crawl is being removed;
@@ -56,8 +56,8 @@ impl<K: Store> Index<K> {
     }
 }
 
-/// Checks the claim token, and returns the hashes whose claims this call settles. Without a token,
-/// the list is empty.
+/// Checks the claim token, and returns the hashes whose claims this call settles. Returns an empty
+/// list if the call has no token.
 fn check_claimed<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -101,7 +101,7 @@ fn add_once<K: Store>(
     let (mut new, mut urls) = (0, 0);
     let (mut value, mut room) = (Vec::new(), Room::default());
     let profile = index.profile();
-    // Packed records are not in the plain hash, so a lookup there is not enough.
+    // Packed records are not in the plain hash, so a lookup in the plain hash alone is not enough.
     let one_place = !index.may_be_packed(ks, crawl)?;
     let one_step = one_place && index.has_written_records(ks, crawl);
     for Response { digest, record } in responses {
@@ -139,8 +139,8 @@ fn add_once<K: Store>(
         }
     }
     if urls > 0 {
-        // Start the crawl only if a record counts: a retry must not turn a committed crawl into a
-        // continued one.
+        // Start the crawl only if a record is counted: a retry must not turn a committed crawl into
+        // a continued one.
         start(index, ks, crawl)?;
         counts::add(ks, &counts_key, counts::TOTAL_URLS, urls)?;
     }
@@ -153,8 +153,8 @@ fn add_once<K: Store>(
     Ok(new)
 }
 
-/// Returns true if a record of a hash that the crawl already has counts as another URL, that is, if
-/// it is not a retry.
+/// Returns true if a record of an already stored hash counts as another URL, that is, if the record
+/// is not a retry.
 fn counts_again<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,

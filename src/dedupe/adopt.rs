@@ -1,5 +1,5 @@
-//! Adopts crawls that other programs committed, canceled, or removed from `allcrawls`. Gives committed crawls
-//! a number in the commit order, and restores canceled and removed crawls when a command uses them again.
+//! Adopts crawls that other programs committed, canceled, or removed from `allcrawls`. Committed crawls get a
+//! number in the commit order; canceled and removed crawls are restored when a command uses them again.
 
 use super::counts;
 use super::error::{Error, Result};
@@ -9,8 +9,8 @@ use super::keys::CrawlKey;
 use super::store::Store;
 use super::sums::committed_share;
 
-/// Creates the baseline of a crawl that a plain client committed, from the crawl's current counts.
-/// Does nothing if the baseline exists.
+/// Creates the baseline of a crawl that a plain client committed from the current counts of the
+/// crawl. Does nothing if the baseline exists.
 pub fn ensure_base<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
     if index.crawls.baseline(ks, crawl).has_numbers(ks)? {
         return Ok(());
@@ -58,8 +58,8 @@ fn seen_by_commit<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> R
     Ok(seen.unwrap_or(0))
 }
 
-/// Assigns a commit number to every crawl that a plain client committed, in the order of their ids.
-/// A job calls this before it takes its own number.
+/// Assigns a commit number to every crawl that a plain client committed, in the order of the crawl
+/// ids. A job calls this before it takes its own commit number.
 ///
 /// # Errors
 /// `WRONGTYPE` if a key holds another type; errors of the server.
@@ -83,8 +83,8 @@ pub async fn adopt_all<K: Store>(lent: &Lent<K>) -> Result<()> {
     crawls.run(lent, note).await?;
     lent.with(|index, ks| {
         if most_seen > index.places.merged().len(ks)? {
-            // The crawl had more hashes than the merged index has now, so another program removed
-            // some hashes.
+            // The crawl had more hashes than the merged index now has, so another program must have
+            // removed hashes.
             index.mark_holders_untrusted(ks)?;
         }
         if opening == index.opening() {
@@ -105,7 +105,8 @@ pub async fn adopt_all<K: Store>(lent: &Lent<K>) -> Result<()> {
         lent.pause().await;
     }
     lent.with(|index, _| {
-        // If a plain client commits a crawl that the walk has passed, the next job adopts it.
+        // If a plain client commits a crawl that this walk has already passed, the next job adopts
+        // that crawl.
         if opening == index.opening() {
             index.ledger.set_all_adopted();
         }
@@ -135,7 +136,8 @@ pub fn drop_marks<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> R
     index.crawls.drop_marks_of_others(ks, crawl)
 }
 
-/// Restores a crawl that another program took out of the sets, before a command continues it.
+/// Restores a crawl that another program removed from the sets, before a command continues the
+/// crawl.
 pub fn restore_if_set_aside<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -154,7 +156,7 @@ pub fn restore<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Resu
     index.set_committed(ks, crawl, true)?;
     drop_marks(index, ks, crawl)?;
     ensure_base(index, ks, crawl)?;
-    // While the crawl was in no set, removals did not pass hashes on to it.
+    // While the crawl was in no set, removals of other crawls did not make it the owner of hashes.
     index.crawls.baseline(ks, crawl).set_seen(ks, 0)?;
     index.mark_unrecorded(ks, crawl)?;
     index.ledger.forget_unrecorded();

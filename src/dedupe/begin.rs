@@ -7,7 +7,7 @@ use super::keys::CrawlKey;
 use super::store::Store;
 use super::undo::rebase;
 
-/// Registers a crawl before its first record, or continues a committed one. With `visible`, other
+/// Registers a crawl before its first record, or continues a committed crawl. With `visible`, other
 /// crawls see its hashes from now on. Returns false if nothing changed.
 ///
 /// # Errors
@@ -55,7 +55,7 @@ pub fn start<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result
 }
 
 /// Deletes the module's keys of a crawl that a plain client removed. Plain clients do not know
-/// these keys, and a new crawl with the same id would inherit them.
+/// these keys and leave them behind; a new crawl with the same id would inherit them.
 pub(super) fn drop_leftovers<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,

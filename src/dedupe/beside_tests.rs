@@ -1,4 +1,5 @@
-//! Tests of writes by other programs between commands of the module: no record of a crawl is lost.
+//! Tests that no record of a crawl is lost when other programs write to the keys between commands
+//! of the module.
 
 use crate::dedupe::store::MemoryKeyspace;
 use crawlspace_host::keyspace::Keyspace;
@@ -178,7 +179,7 @@ impl World {
         }
     }
 
-    /// Imports a package as Browsertrix's importer does, without the last step.
+    /// Imports a package as Browsertrix's importer does, but omits the last step.
     fn plain_import_records(&mut self, crawl: &[u8], hashes: impl IntoIterator<Item = usize>) {
         for n in hashes {
             let merged = b"alldupes".to_vec();
@@ -207,8 +208,8 @@ impl World {
         self.ks.list_push(&waczs, entry.as_bytes()).unwrap();
     }
 
-    /// Writes a crawl with `--dedupeConcurrent`, which adds the sizes of its files to its own
-    /// counts only.
+    /// Writes a crawl as with `--dedupeConcurrent`: the sizes of its files are added to the counts
+    /// of the crawl only.
     fn plain_concurrent(
         &mut self,
         crawl: &[u8],
@@ -423,8 +424,8 @@ fn sums_may_lack_sizes_of_concurrent_crawls() {
     world.plain_import(b"B", [2], "b.wacz");
     assert_eq!(figure(&world.check(), "ok"), 1);
     assert_eq!(size(&mut world), 10);
-    // The module committed or continued the crawl and then removed it: the missing size is not
-    // subtracted.
+    // If the module committed or continued the crawl and then removes it, it does not subtract the
+    // missing size.
     world.add(b"A", [3]);
     world.commit(b"A").unwrap();
     assert_eq!(figure(&world.check(), "ok"), 1);
@@ -447,7 +448,7 @@ fn sums_may_lack_sizes_of_concurrent_crawls() {
     world.remove(&[b"A"]).unwrap();
     assert_eq!(size(&mut world), 10);
     world.assert_ok();
-    // Any other sum is an error.
+    // Any other sum must be reported as an error.
     for wrong in [9, 11] {
         let sums = b"allcounts".to_vec();
         let field = b"totalCrawlSize";
@@ -624,7 +625,8 @@ fn commit_restores_a_crawl_canceled_by_browsertrix() {
 }
 
 impl World {
-    /// Adds revisits of a crawl without an original, counted as Browsertrix's importer does.
+    /// Adds revisits without an original to a crawl, and counts them as Browsertrix's importer
+    /// does.
     fn plain_waiting(&mut self, crawl: &[u8], spelling: &str, number: i64, bytes: i64) {
         for (end, n) in [("c", number), ("s", bytes)] {
             let name = format!("rev:{spelling}:{end}").into_bytes();
@@ -729,8 +731,8 @@ fn interrupted_commit_settles_pending_revisits_once() {
 
 #[test]
 fn pending_revisits_are_settled_by_commits_of_any_size() {
-    // With few records, the commit looks up each. With many, the key names show first whether any
-    // revisit is waiting.
+    // With few records, the commit looks up each record. With many records, it first scans the key
+    // names to find out whether any revisit is waiting.
     for records in [1, 15, 16, 400] {
         for waits in [false, true] {
             let mut world = World::new();

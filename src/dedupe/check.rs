@@ -27,7 +27,7 @@ use super::sums::{committed_counts, uncertain_size};
 use super::urls::compare;
 use super::wacz::WaczEntry;
 
-/// Returns a job that verifies every key of an index and, with `repair`, fixes what it finds.
+/// Returns a job that verifies every key of an index and, with `repair`, fixes the inconsistencies.
 ///
 /// # Errors
 /// The job fails with `WRONGTYPE` if a key holds another type, and with errors of the server.
@@ -47,8 +47,8 @@ pub fn check<K: Store>(repair: bool) -> Job<K> {
             let mut look = pin!(Check::new(false).run(&lent));
             let outcome = poll_fn(|context| {
                 if lent.with(storage) != began_in {
-                    // Records that were not checked yet may have moved to the other storage: start
-                    // again.
+                    // Records that were not checked yet may have been moved to the other storage,
+                    // so start again.
                     return Poll::Ready(None);
                 }
                 look.as_mut().poll(context).map(Some)
@@ -157,8 +157,8 @@ impl Check {
         crawls.run(lent, sum).await
     }
 
-    /// Checks the owners of all hashes, and whether every hash is stored in the spelling that the module writes. Runs
-    /// first, because lookups in the records of crawls depend on the spelling.
+    /// Checks the owners of all hashes, and whether every hash is stored in the notation that the module writes. Runs
+    /// first, because lookups in the records of crawls depend on the notation.
     async fn check_merged<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         let census = lent.with(|index, _| index.spelling.begin_census(index.opening()));
         let mut all_written = true;
@@ -253,7 +253,7 @@ impl Check {
             if !which.is_ours() {
                 self.unlisted.insert(crawl);
             } else if !index.has_documents(ks, &crawl)? {
-                // The crawl to which the key belongs does not exist.
+                // The key belongs to a crawl that does not exist.
                 self.findings.leaked_keys += 1;
                 if self.findings.repair {
                     drop_leftovers(index, ks, &crawl, &[which])?;
@@ -310,9 +310,9 @@ impl Check {
         Ok(())
     }
 
-    /// Checks whether the value of a packed index was lost. The records of crawls are lost together
-    /// with the merged index; only the number of records as of each crawl's last commit shows the
-    /// loss.
+    /// Checks whether the value of a packed index was lost. In that case, the records of crawls are
+    /// lost together with the merged index. The only trace of the loss is the number of records
+    /// that the baseline of each crawl stores.
     fn check_packed_value<K: Store>(
         &mut self,
         index: &mut Index<K>,
@@ -335,7 +335,8 @@ impl Check {
         Ok(())
     }
 
-    /// Checks that each commit number of a crawl maps back to the crawl. Returns the valid numbers.
+    /// Checks that `commits` maps each commit number of a crawl to this crawl. Returns the valid
+    /// numbers.
     fn check_numbers<K: Store>(
         &mut self,
         index: &mut Index<K>,
@@ -361,7 +362,8 @@ impl Check {
         }
         if kept != numbers {
             if kept.is_empty() {
-                // All numbers belong to other crawls. Append this crawl to the commit order.
+                // All stored numbers belong to other crawls, so append this crawl to the commit
+                // order.
                 kept.push(index.next_number(ks)?);
                 index.ledger.record(ks, kept[0], crawl)?;
             }
@@ -385,8 +387,8 @@ impl Check {
         lent.with(|index, ks| self.compare_sums(index, ks, &before))
     }
 
-    /// Compares the sums. `before` is `allcounts` when the summation began: plain clients may have
-    /// counted since then in crawls that had been read already.
+    /// Compares the sums. `before` is the content of `allcounts` at the start of the summation:
+    /// since then, plain clients may have increased counts of crawls that were already read.
     fn compare_sums<K: Store>(
         &mut self,
         index: &mut Index<K>,
@@ -394,7 +396,7 @@ impl Check {
         before: &BTreeMap<Vec<u8>, i64>,
     ) -> Result<()> {
         if self.sums_unknown || index.crawls.are_purged(ks) {
-            return Ok(()); // the purge of another program adds the counts crawl by crawl
+            return Ok(()); // a purge by another program adds the counts crawl by crawl
         }
         for name in counts::SHOWN {
             self.sums.entry(name.to_vec()).or_default();

@@ -1,9 +1,9 @@
 //! Claims: reservations of payloads that are about to be stored.
 //!
-//! `claims` maps a hash to `token deadline crawl`. Deadlines are milliseconds since the epoch, so
-//! that a claim expires at the same time after a restart or on a replica. Each new claim also
-//! checks a few existing claims and deletes the expired ones, so that the key does not grow without
-//! bound.
+//! `claims` maps a hash to `token deadline crawl`. Deadlines are stored as milliseconds since the
+//! epoch, so that a restart or a failover does not change the time at which a claim expires. Each
+//! new claim also checks a few existing claims and deletes the expired ones, so that the key does
+//! not grow without bound.
 
 use super::digest::Digest;
 use super::error::Result;
@@ -22,7 +22,7 @@ pub enum Outcome<K: Store> {
     Pending {
         /// The crawl that holds the claim.
         holder: Vec<u8>,
-        /// The time at which the other client's claim expires.
+        /// The time at which that client's claim expires.
         deadline: Millis,
     },
 }

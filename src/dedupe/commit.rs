@@ -28,14 +28,17 @@ use super::wacz::WaczEntry;
 use super::waiting::{count_waiting, may_have_waiting};
 
 /// Maximum number of records that are copied before they are deleted from the plain hash.
-/// Alternating between copies and deletions would replicate each change as a separate command.
+/// If the commit alternated between copies and deletions, each change would be replicated as a
+/// separate command.
 const MAX_MOVED: usize = 32;
 
-/// Number of hashes for which a commit checks whether the crawl already owns them. If the crawl owns one of
-/// them, another program merged the hashes during the crawl without updating the module's lists of holders.
+/// Number of hashes for which a commit checks whether the crawl already owns them. If the crawl already
+/// owns one of these hashes, another program merged the hashes during the crawl without updating the
+/// module's lists of holders.
 const LOOKED_AT: usize = if cfg!(test) { 2 } else { 8 };
 
-/// Returns the job that commits a crawl; its reply is the number of new and of known hashes.
+/// Returns the job that commits a crawl; its reply contains the number of new hashes and the number
+/// of known hashes.
 ///
 /// # Errors
 /// The job fails with `NOCRAWL`, `REMOVING` or `PURGING`, or with `WRONGTYPE` if a key holds another type.
@@ -61,7 +64,7 @@ struct Commit<'a> {
     continued: bool,
     /// Number of hashes checked so far, at most [`LOOKED_AT`].
     looked_at: usize,
-    /// True if revisits may be waiting for an original of this crawl.
+    /// True if revisits may be waiting for originals in this crawl.
     may_wait: bool,
     /// True if another program removed the crawl from `allcrawls`, so that the sums in `allcounts`
     /// do not include its counts.
@@ -132,8 +135,8 @@ impl Commit<'_> {
             Some(_) => false,
         };
         if is_canceled {
-            // The crawler added the crawl's counts to `allcounts` while writing. Since then,
-            // another program may have removed the crawl's hashes and owners.
+            // The crawler added the crawl's counts to `allcounts` while writing. Another program
+            // may since have removed the crawl's hashes and its entries as owner.
             ensure_base(index, ks, crawl)?;
             index.crawls.baseline(ks, crawl).set_seen(ks, 0)?;
             index.set_committed(ks, crawl, true)?;
@@ -147,8 +150,8 @@ impl Commit<'_> {
         Ok(())
     }
 
-    /// Returns true if an earlier run was interrupted. This run then also commits the records added
-    /// since.
+    /// Returns true if an earlier run was interrupted. In that case, this run also commits the
+    /// records added since then.
     fn was_cut_short<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<bool> {
         let Some(state) = index.under_way.commit_state(ks, self.crawl)? else {
             return Ok(false);
@@ -193,7 +196,7 @@ impl Commit<'_> {
     }
 
     /// Deletes packed records from the plain hash of the crawl. Other clients may have added more
-    /// records to it in the meantime, so the hash cannot be deleted as a whole.
+    /// records to the plain hash in the meantime, so it cannot be deleted as a whole.
     async fn sweep<K: Store>(&self, lent: &Lent<K>) -> Result<()> {
         let crawl = self.crawl;
         let records = lent.with(|index, ks| index.crawls.key(ks, crawl, CrawlKey::Records));
@@ -234,8 +237,8 @@ impl Commit<'_> {
             return Ok(false);
         }
         if state.is_none() {
-            // Plain clients wrote the crawl and did not register it. Clients that add to it during
-            // the commit must find it registered.
+            // Plain clients wrote the crawl without registering it. Register it now, because
+            // clients may add to the crawl during the commit.
             index.set_uncommitted(ks, crawl, true)?;
         }
         self.take_number(index, ks)?;
@@ -250,7 +253,7 @@ impl Commit<'_> {
         Ok(true)
     }
 
-    /// Takes the next commit number, with all counts at 0.
+    /// Takes the next commit number, and starts the commit with all counts at 0.
     fn take_number<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
         self.state = CommitState {
             number: index.next_number(ks)?,
@@ -314,7 +317,8 @@ impl Commit<'_> {
         })
     }
 
-    /// Adds the names of the crawl's finished WACZ files to `src:d`. Returns the number of its files.
+    /// Adds the names of the crawl's finished WACZ files to `src:d`. Returns the number of WACZ files
+    /// of the crawl.
     async fn announce_files<K: Store>(&self, lent: &Lent<K>) -> Result<u64> {
         let [waczs, baseline] = [CrawlKey::Waczs, CrawlKey::Baseline]
             .map(|key| lent.with(|index, ks| index.crawls.key(ks, self.crawl, key)));
@@ -387,8 +391,8 @@ impl Commit<'_> {
         Ok(done)
     }
 
-    /// Merges one field of the crawl, unless the key `skipped` contains the field. Adds the spellings of
-    /// records that were packed, but are still in the plain hash, to `moved`.
+    /// Merges one field of the crawl, unless the key `skipped` contains the field. If the record was
+    /// packed but is still in the plain hash, adds the notation of its hash to `moved`.
     fn merge_field<K: Store>(
         &mut self,
         index: &mut Index<K>,
@@ -402,7 +406,7 @@ impl Commit<'_> {
             // A plain client may have written the record.
             urls::correct(index, ks, crawl, &Digest::of_field(field), true)?;
         }
-        // In almost all cases the hash is new and is merged in one step.
+        // In almost all cases, the hash is new and is merged in one step.
         let is_new = self.looked_at < LOOKED_AT;
         self.looked_at += usize::from(is_new);
         let is_record = continued || Record::parse(value).is_some();
@@ -438,7 +442,7 @@ impl Commit<'_> {
                 .take(ks, &mut index.crawls, crawl, (field, value), false)?;
         }
         if !is_record {
-            return Ok(()); // an invalid record cannot be looked up
+            return Ok(()); // lookups cannot return an invalid record
         }
         let spelling = (!continued).then_some(field);
         if !merge(index, ks, crawl, spelling, &digest, &mut self.state)? && is_new {
@@ -456,7 +460,7 @@ impl Commit<'_> {
         let baseline = index.crawls.key(ks, crawl, CrawlKey::Baseline);
         let merging = index.crawls.key(ks, crawl, CrawlKey::Merging);
         let before = counts::all(ks, &baseline, b"baseline.")?;
-        // Plain clients add the counts of crawls that they commit to `allcounts` themselves, also
+        // Plain clients themselves add the counts of crawls that they commit to `allcounts`, even
         // during this commit.
         let is_counted =
             !self.came_back && index.crawls.state(ks, crawl)? == Some(CrawlState::Committed);
@@ -471,7 +475,8 @@ impl Commit<'_> {
                     .baseline(ks, crawl)
                     .note_uncertain(ks, &name, more)?;
             } else if more != 0 {
-                // Read all sums before the first write: a plain client may have corrupted one.
+                // Read all sums before the first write, because a plain client may have corrupted
+                // one of them.
                 let sum = counts::read(ks, &index.names().allcounts, &name)?;
                 sums.push((name, sum.saturating_add(more)));
             }
@@ -487,7 +492,7 @@ impl Commit<'_> {
         index.under_way.set_commit_state(ks, crawl, None)?;
         index.set_uncommitted(ks, crawl, more_came)?;
         index.set_committed(ks, crawl, true)?;
-        // If the marks remained, a purge run by another program would delete the crawl.
+        // If the marks remained, a purge by another program would delete the crawl.
         drop_marks(index, ks, crawl)?;
         index.note_purge(ks)?;
         if self.continued || index.crawls.baseline(ks, crawl).copied(ks)? == 0 {
@@ -503,8 +508,8 @@ impl Commit<'_> {
     }
 }
 
-/// Adds the name of a WACZ file of a crawl to `src:d`, where an earlier commit added the first `committed` files.
-/// Returns false if there is no such file.
+/// Adds the name of a WACZ file of a crawl to `src:d`. An earlier commit has already added the first `committed`
+/// files. Returns false if there is no such file.
 fn announce_file<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,

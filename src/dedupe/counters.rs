@@ -12,8 +12,8 @@ use super::index::progress::CommitState;
 use super::job::{Lent, Walk};
 use super::store::Store;
 
-/// Counts the counters that are not integers or are lower than a number in use. With `repair`, sets
-/// them to the highest number in use.
+/// Returns the number of counters that are not integers or are lower than a number in use. With
+/// `repair`, sets each such counter to the highest number in use.
 ///
 /// # Errors
 /// `WRONGTYPE` if a key holds another type; errors of the server.

@@ -25,7 +25,8 @@ pub const REDUNDANT_SIZE: &[u8] = b"estimatedRedundantSize";
 /// `redundantUrls`: number of records that an import found stored more than once.
 pub const REDUNDANT_URLS: &[u8] = b"redundantUrls";
 
-/// Fields of `allcounts` that are not sums of the counts of crawls. In the counts of a crawl, they have no meaning.
+/// Fields of `allcounts` that are not sums over crawls. These fields have no meaning in the counts of a single
+/// crawl.
 const OF_NO_CRAWL: [&[u8]; 5] = [
     REMOVED_CRAWLS,
     REMOVED_CRAWL_SIZE,
@@ -55,7 +56,7 @@ pub fn read<K: Keyspace>(ks: &mut K, key: &K::Name, field: &[u8]) -> Result<i64>
 }
 
 /// Adds to a field, saturating at the ends of the integer range. Adding 0 changes nothing, and a
-/// field that reaches 0 is deleted, so that equal sums are stored equally.
+/// field that reaches 0 is deleted, so that equal sums are stored in the same way.
 pub(super) fn add<K: Keyspace>(ks: &mut K, key: &K::Name, field: &[u8], by: i64) -> Result<()> {
     if by == 0 {
         return Ok(());

@@ -22,23 +22,23 @@ enum Algorithm {
 
 /// A payload digest, independent of its encoding and prefix.
 ///
-/// All forms of the same hash are equal: `sha256:9F86…`, `sha-256:9f86…` and bare `9f86…`.
+/// All notations of a hash yield equal digests: `sha256:9F86…`, `sha-256:9f86…` and bare `9f86…`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Digest {
     /// `None` for an unknown kind of hash, which is kept unchanged.
     algorithm: Option<Algorithm>,
-    /// The spelling of the `document` profile.
+    /// The hash in the notation of the `document` profile.
     text: Text,
 }
 
-/// Decodes hexadecimal digits of either case; `None` for anything else.
+/// Decodes hexadecimal digits of either case. Returns `None` for anything else.
 fn unhex(text: &[u8]) -> Option<SmallVec<[u8; 32]>> {
     let mut raw = SmallVec::from_elem(0, text.len() / 2);
     read_hex(Case::Any, text, &mut raw).then_some(raw)
 }
 
-/// Decodes base32 of `bytes` bytes, unpadded or padded and of either case; `None` for anything
-/// else.
+/// Decodes the base32 encoding of `bytes` bytes, with or without padding, in either case. Returns
+/// `None` for anything else.
 fn unbase32(text: &[u8], bytes: usize) -> Option<SmallVec<[u8; 32]>> {
     let mut raw = SmallVec::from_elem(0, bytes);
     read_base32(Case::Any, text, &mut raw).then_some(raw)
@@ -58,7 +58,7 @@ impl Algorithm {
         }
     }
 
-    /// Returns the labels of the algorithm. The module writes the first one.
+    /// Returns the labels of the algorithm. The module writes the first label.
     fn labels(self) -> &'static [&'static [u8]] {
         match self {
             Algorithm::Sha256 => &[b"sha256:", b"sha-256:"],
@@ -94,8 +94,8 @@ fn recognise(text: &[u8]) -> Option<(Algorithm, SmallVec<[u8; 32]>)> {
     match text.len() {
         64 => Some((Algorithm::Sha256, unhex(text)?)),
         40 => Some((Algorithm::Sha1, unhex(text)?)),
-        // CDX files write SHA-1 as 32 characters of base32. A few upper-case hex MD5 values have
-        // the same form; read them as SHA-1.
+        // CDX files write SHA-1 as 32 characters of base32. A few upper-case hexadecimal MD5 values
+        // look the same; they are read as SHA-1.
         32 if text.iter().all(|c| matches!(c, b'A'..=b'Z' | b'2'..=b'7')) => {
             Some((Algorithm::Sha1, unbase32(text, 20)?))
         }
@@ -104,7 +104,7 @@ fn recognise(text: &[u8]) -> Option<(Algorithm, SmallVec<[u8; 32]>)> {
     }
 }
 
-/// Returns true if a field is `sha256:` and 64 lower-case hex digits. This is the most common spelling, and also the
+/// Returns true if a field is `sha256:` and 64 lower-case hex digits. This is the most common notation, and also the
 /// one that the module writes. The loop has no early return, so that it is vectorized.
 fn is_written_sha256(field: &[u8]) -> bool {
     field.len() == 71
@@ -115,7 +115,7 @@ fn is_written_sha256(field: &[u8]) -> bool {
 }
 
 impl Digest {
-    /// Parses a hash argument in any spelling.
+    /// Parses a hash argument in any notation.
     ///
     /// # Errors
     /// `BADHASH` if it is shorter than 16 or longer than 256 bytes, or contains control bytes.
@@ -130,7 +130,7 @@ impl Digest {
         Ok(Digest::of_field(text))
     }
 
-    /// Returns the digest if the field has the most common spelling; `None` for other spellings.
+    /// Returns the digest if the field is in the most common notation, and `None` otherwise.
     #[inline]
     fn of_written_sha256(field: &[u8]) -> Option<Digest> {
         is_written_sha256(field).then(|| Digest {
@@ -139,7 +139,7 @@ impl Digest {
         })
     }
 
-    /// Returns true if a field has the spelling that `profile` writes. The most common kind of hash
+    /// Returns true if a field is in the notation that `profile` writes. The most common kind of hash
     /// is checked without parsing.
     pub fn is_written(field: &[u8], profile: Profile) -> bool {
         match profile {
@@ -170,7 +170,7 @@ impl Digest {
         }
     }
 
-    /// Returns the form of this hash in the module's own keys, which does not depend on the
+    /// Returns the notation of this hash in the module's own keys, which does not depend on the
     /// profile.
     pub fn canonical(&self) -> &[u8] {
         &self.text
@@ -215,7 +215,8 @@ impl Digest {
                 spelling.clear();
                 spelling.extend_from_slice(label);
                 spelling.extend_from_slice(value);
-                // A value without a label may also be a hash of another or an unknown algorithm.
+                // A value without a label may also be a hash of a different or an unknown
+                // algorithm.
                 if label.is_empty() && Digest::of_field(&spelling) != *self {
                     continue;
                 }
@@ -321,7 +322,7 @@ mod tests {
                 let distinct: std::collections::BTreeSet<_> = seen.iter().collect();
                 prop_assert_eq!(distinct.len(), seen.len());
                 for spelling in &seen {
-                    // A base32 MD5 of 16 bytes without a label can look like SHA-1.
+                    // A base32 MD5 without a label can look like SHA-1.
                     prop_assert_eq!(&Digest::parse(spelling).unwrap(), &digest);
                 }
             }

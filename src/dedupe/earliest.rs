@@ -1,8 +1,8 @@
-//! `ADD … EARLIEST`: keeps the earliest of a crawl's records of a hash, and counts each record
-//! once, in any order of arrival.
+//! `ADD … EARLIEST`: keeps the earliest record that a crawl has of a hash, and counts each record
+//! once, regardless of the order in which records arrive.
 //!
-//! For every record that it counted but did not store, `ADD` writes a mark to `h:<crawl>:unstored`.
-//! The marks are deleted when a commit begins or the uncommitted records are canceled.
+//! For every record that is counted but not stored, `ADD` writes a mark to `h:<crawl>:unstored`.
+//! The marks are deleted when a commit begins, and when the uncommitted records are canceled.
 
 use rustc_hash::FxHashMap;
 use xxhash_rust::xxh3::xxh3_128;
@@ -20,9 +20,9 @@ use super::store::Store;
 pub(super) struct Earliest<N> {
     added: N,
     unstored: N,
-    /// Marks to be set (true) or deleted (false); written together at the end.
+    /// Marks to be set (true) or deleted (false). They are written together at the end.
     marks: FxHashMap<Mark, bool>,
-    /// The fields that commits of the crawl have merged; loaded on demand.
+    /// The fields that commits of the crawl have merged, loaded on demand.
     commits: Option<Gather<N>>,
 }
 
@@ -46,8 +46,8 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
         })
     }
 
-    /// Adds another record of a hash that the crawl already has. The earlier of the two records is
-    /// stored, unless the stored one was committed. Returns true if the new record is counted.
+    /// Adds another record of a hash that the crawl already has. Stores the earlier of the two
+    /// records, unless the stored record was committed. Returns true if the new record is counted.
     pub fn meet<K: Store<Name = N>>(
         &mut self,
         index: &mut Index<K>,
@@ -114,7 +114,7 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
         Ok(counts)
     }
 
-    /// Marks a capture whose record was counted but is not the stored one.
+    /// Marks a capture whose record is counted but not stored.
     fn mark(&mut self, digest: &Digest, capture: &Capture<'_>) {
         self.marks.insert(mark(digest, capture), true);
         if !capture.millis.is_empty() {
@@ -178,7 +178,8 @@ fn mark(digest: &Digest, capture: &Capture<'_>) -> Mark {
     fingerprint(digest, &date, capture.url)
 }
 
-/// Returns the mark of a second. This mark is set if a capture with milliseconds in this second is marked.
+/// Returns the mark of the capture's second. This mark is set if a capture with milliseconds within that
+/// second is marked.
 fn precise(digest: &Digest, capture: &Capture<'_>) -> Mark {
     let second = [capture.second, b"."].concat();
     fingerprint(digest, &second, capture.url)
@@ -212,7 +213,7 @@ mod tests {
     const LATE: &[u8] = b"20260319102015";
 
     /// Dates in several formats, including two equal dates, two dates within the same second, and
-    /// this second without a fraction.
+    /// that second without a fraction.
     const DATES: [&[u8]; 8] = [
         EARLY,
         LATE,
@@ -294,8 +295,8 @@ mod tests {
             super::super::counts::read(&mut self.ks, &counts_key, b"totalUrls").unwrap()
         }
 
-        /// Returns all keys except the stored replies for retries, which depend on the call that
-        /// adds a hash first.
+        /// Returns all keys except the stored replies for retries: these replies depend on which
+        /// call adds a hash first.
         fn keys(&self) -> BTreeMap<Vec<u8>, Plain<crate::dedupe::packed::Packed>> {
             let keys = self.ks.keys.iter();
             let keys = keys.filter(|(key, _)| !key.ends_with(b":seq"));
@@ -304,7 +305,7 @@ mod tests {
         }
     }
 
-    /// A permutation of records, split into calls by two writers, some of which are sent twice.
+    /// A permutation of records, split into calls by two writers. Some of the calls are sent twice.
     #[derive(Clone, Debug)]
     struct Order {
         capture: Vec<Capture>,
@@ -365,7 +366,7 @@ mod tests {
     fn check(before: &[Capture], orders: [&Order; 2], profile: Profile) {
         let mut worlds = orders.map(|order| {
             let mut world = World::of(profile);
-            // A plain client writes another spelling, and an earlier commit exists.
+            // A plain client writes another notation, and an earlier commit exists.
             let spelled = hash(2)[7..].to_vec();
             let value = b"1 20260319102015 http://e.com/2 9";
             world

@@ -8,12 +8,12 @@ use crawlspace_host::text::Shown;
 
 use super::keys::CRAWL_BYTES;
 
-/// An error reply. Its text starts with the error code and is ASCII.
+/// An error reply. The message starts with the error code and is ASCII.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
     /// The key space returned an error.
     Key(KeyError),
-    /// `NOPERM`: the user lacks a permission on a key; the text is from the server.
+    /// `NOPERM`: the user lacks a permission for a key. Contains the message of the server.
     Denied(String),
     /// `ERR`: an argument is invalid; contains the message.
     Argument(String),
@@ -23,7 +23,7 @@ pub enum Error {
     BadCrawl(Vec<u8>),
     /// `BADHASH`: the hash is invalid.
     BadHash(Vec<u8>),
-    /// `BADPREFIX`: the prefix is invalid, with the reason.
+    /// `BADPREFIX`: the prefix is invalid. Contains the reason.
     BadPrefix(&'static str),
     /// `NOHASH`: the index does not have the hash of a revisit.
     NoHash(Vec<u8>),
@@ -31,7 +31,7 @@ pub enum Error {
     Committed(Vec<u8>),
     /// `UNCOMMITTED`: the crawl is not committed, so there is nothing to remove.
     Uncommitted(Vec<u8>),
-    /// `CANCELED`: a cancel of the crawl ended this commit.
+    /// `CANCELED`: this commit ended because the crawl was canceled.
     Canceled(Vec<u8>),
     /// `REMOVING`: the crawl is being removed or canceled.
     Removing(Vec<u8>),
@@ -43,9 +43,10 @@ pub enum Error {
     Stale(String),
     /// `HASCRAWLS`: the profile of an index with crawls cannot change.
     HasCrawls,
-    /// `NOURLS`: the index has no complete URL index; the text describes its state.
+    /// `NOURLS`: the URL index does not exist or is incomplete. Contains a description of its
+    /// state.
     NoUrls(&'static str),
-    /// `BUSY`: a callback ran this command in the middle of another command of this module.
+    /// `BUSY`: the command was called while another command of this module was running.
     Busy,
     /// `BADFORMAT`: the index was written by a newer version.
     BadFormat(Vec<u8>),

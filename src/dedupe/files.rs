@@ -14,13 +14,13 @@ use super::wacz::WaczEntry;
 /// A finished WACZ file.
 #[derive(Clone, Copy, Debug)]
 pub struct Finished<'a> {
-    /// The name under which the file was opened or, with `renames`, another name.
+    /// The name under which the file was opened or, with `renames`, a different name.
     pub filename: &'a [u8],
     /// The hash of the file; empty if unknown.
     pub hash: &'a [u8],
     /// The size in bytes.
     pub size: u64,
-    /// Permits the file to replace a placeholder with another name.
+    /// Permits the file to replace a placeholder that has a different name.
     pub renames: bool,
 }
 
@@ -56,12 +56,12 @@ pub fn open_wacz<K: Store>(
 }
 
 /// Fills in the hash and size of a finished WACZ file and adds its size to the counts once. If the
-/// file is closed again with another size, adds the difference.
+/// file is closed again with a different size, adds the difference.
 ///
 /// # Errors
 /// `NOCRAWL`; `ERR` if the list has no entry at that index, or the entry describes another file.
-/// With `renames`, a file may replace a placeholder with another name, but never another finished
-/// file.
+/// With `renames`, a file may replace a placeholder with a different name, but never another
+/// finished file.
 pub fn close_wacz<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -129,8 +129,8 @@ pub fn close_wacz<K: Store>(
     )
 }
 
-/// Returns the WACZ files of a crawl in order. Elements that are not valid JSON entries are returned with their raw
-/// text as the name.
+/// Returns the WACZ files of a crawl in order. For an element that is not a valid JSON entry, the name is the raw
+/// element.
 pub(super) fn list_waczs<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,

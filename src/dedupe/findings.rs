@@ -1,4 +1,4 @@
-//! Invariants of each entry of an index, and how `REPAIR` restores them.
+//! Checks the invariants of each entry of an index, and restores them for `REPAIR`.
 
 use crawlspace_host::reply::Reply;
 use crawlspace_host::text::parse_signed;
@@ -14,7 +14,8 @@ use super::record::Record;
 use super::store::Store;
 use super::sums::committed_share;
 
-/// The results of a check, as counts. With `repair`, the check fixes each problem when it finds it.
+/// The results of a check, as counts. With `repair`, the check fixes each problem as soon as it
+/// finds it.
 #[derive(Default)]
 pub(super) struct Findings {
     pub(super) repair: bool,
@@ -31,15 +32,15 @@ pub(super) struct Findings {
     pub(super) stale_holders: u64,
     pub(super) interrupted: u64,
     pub(super) placeholders: u64,
-    /// Number of entries in the URL index that are missing, wrong or orphaned; `None` without a URL index.
+    /// Number of missing, wrong or orphaned entries in the URL index; `None` if the URL index is off.
     pub(super) url_drift: Option<u64>,
     pub(super) repaired: u64,
 }
 
 impl Findings {
     /// Checks that a crawl's counts are integers, including the counts as of its last commit. A
-    /// repair recomputes the counts as of the last commit: the sum minus the counts of the other
-    /// crawls.
+    /// repair recomputes an invalid count as of the last commit: it is the sum minus the counts of
+    /// the other crawls.
     pub fn check_counts<K: Store>(
         &mut self,
         index: &mut Index<K>,
@@ -117,8 +118,8 @@ impl Findings {
             return Ok(()); // not committed yet
         }
         match index.spelling.owner(ks, &index.places, &digest)? {
-            // Hashes that a plain client adds to a continued crawl are in no list until the crawl
-            // is committed.
+            // Until the next commit, no list contains the hashes that a plain client adds to a
+            // continued crawl.
             None if index.crawls.is_uncommitted(ks, crawl)?
                 && index.has_unseen_fields(ks, crawl)? => {}
             None => {
@@ -131,16 +132,16 @@ impl Findings {
             }
             Some(owner) if owner.as_ref() == crawl => {}
             Some(_) => {
-                // If plain clients committed the crawl, the keys do not show whether it should be a
-                // holder.
+                // If plain clients committed the crawl, the keys do not show whether the list
+                // should contain the crawl.
                 let Some(&last) = numbers.last() else {
                     return Ok(());
                 };
                 let baseline = index.crawls.baseline(ks, crawl);
                 let mut holders = index.ledger.holders(ks, &index.places, &digest)?;
                 let is_recorded = holders.iter().any(|n| numbers.contains(n));
-                // The same applies to hashes that a plain client added to a committed crawl:
-                // lookups in the records find the holders of such hashes.
+                // The same applies to hashes that a plain client added to a committed crawl: their
+                // holders are found by lookups in the records.
                 if !is_recorded && !baseline.is_unrecorded(ks)? && !may_have_more(index, ks, crawl)?
                 {
                     self.stale_holders += 1;
@@ -182,7 +183,7 @@ impl Findings {
                 return Ok(());
             }
             // A commit by a plain client and a purge by another program pass through the same
-            // state, and a repair must not undo them.
+            // state. A repair must not undo either of them.
             self.hidden_owners += 1;
             if index.standing(ks, owner)?.is_some() {
                 return Ok(());
@@ -195,8 +196,8 @@ impl Findings {
         Ok(())
     }
 
-    /// Checks that every holder in a list is a commit of a crawl that has the hash and does not own
-    /// it.
+    /// Checks that every commit number in a list of holders belongs to a crawl that has the hash
+    /// and does not own it.
     pub fn check_holders<K: Store>(
         &mut self,
         index: &mut Index<K>,
@@ -217,7 +218,7 @@ impl Findings {
                         || index.crawls.is_outgoing(ks, &crawl)?
                         || index.crawls.is_canceled(ks, &crawl)? =>
                 {
-                    kept.push(number); // the running removal deletes it
+                    kept.push(number); // the running removal deletes this number
                 }
                 Some(crawl) if Some(&crawl[..]) == owner => {}
                 Some(crawl) if index.committed_record(ks, &crawl, &digest)?.is_some() => {
@@ -228,7 +229,7 @@ impl Findings {
             }
         }
         if digest.canonical() != hash {
-            // Lookups do not find a list that is stored under this spelling.
+            // Lookups do not find a list that is stored in this notation.
             self.stale_holders += 1;
             if self.repair {
                 index.places.further_holders().del(ks, hash)?;

@@ -1,5 +1,5 @@
-//! Finds the new fields of a continued crawl, including fields written by plain clients that are in
-//! no list yet.
+//! Finds the new fields of a continued crawl, including fields that plain clients wrote and that no
+//! list contains yet.
 
 use super::counts;
 use super::digest::Digest;
@@ -33,9 +33,9 @@ pub struct Gather<N> {
     merging: N,
     added: N,
     numbers: Numbers,
-    /// Skips hashes that another crawl owns, if plain clients committed this crawl, because the
-    /// lists of holders do not name it then. A commit may safely treat such hashes as new. Other
-    /// jobs must not change these hashes.
+    /// True if hashes that another crawl owns must be skipped if plain clients committed this
+    /// crawl, because the lists of holders then lack this crawl. A commit may safely treat such
+    /// hashes as new, but other jobs must not change them.
     spare_unrecorded: bool,
 }
 

@@ -1,9 +1,11 @@
 //! Glob patterns of the server's own commands: `*`, `?`, `[a-z]`, `[^a]`, and `\` before a literal byte.
 
-/// Returns true if the whole text matches the pattern. The time is at most proportional to the product of both lengths.
+/// Returns true if the whole of `text` matches the pattern. Takes time proportional to at most the product of both
+/// lengths.
 pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut read) = (0, 0);
-    // The last `*`, and the text from which the rest of the pattern is tried next.
+    // The last `*`, and the rest of the text that is matched next against the pattern after this
+    // `*`.
     let mut star = None;
     while read < text.len() {
         if pattern.get(at) == Some(&b'*') {
@@ -33,7 +35,8 @@ fn matches_byte(pattern: &[u8], byte: u8) -> Option<usize> {
     }
 }
 
-/// Returns the length of a class, after its `[`, if it matches a byte. A class without `]` ends with the pattern.
+/// Returns the length of a class (without its `[`) if the class matches a byte. A class without `]` extends to
+/// the end of the pattern.
 fn matches_class(class: &[u8], byte: u8) -> Option<usize> {
     let negated = class.first() == Some(&b'^');
     let mut at = usize::from(negated);

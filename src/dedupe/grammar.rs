@@ -33,7 +33,8 @@ use crawlspace_compact::date::{DATE_BYTES, is_date};
 /// Maximum length of a reference (`crawl waczIndex`), in bytes; the number may have leading zeros.
 const REFERENCE_BYTES: usize = CRAWL_BYTES + 76;
 
-/// Maximum of sizes and WACZ indexes: the largest integer that every client represents exactly.
+/// Maximum value of sizes and WACZ indexes: the largest integer that every client represents
+/// exactly.
 const MAX_INTEGER: u64 = (1 << 53) - 1;
 
 type Hash<'a> = (&'a [u8], Digest);
@@ -59,12 +60,13 @@ fn crawl_id(crawl: &[u8]) -> Result<&[u8], String> {
     Ok(crawl)
 }
 
-/// Parses a hash in any spelling.
+/// Parses a hash in any notation.
 fn digest(hash: &[u8]) -> Result<Digest, String> {
     Digest::parse(hash).map_err(|error| error.to_string())
 }
 
-/// A date of a record, in one of the supported formats, with its name in errors.
+/// A date of a record, in one of the supported formats. Contains the name of the argument for
+/// errors.
 #[derive(Clone, Copy)]
 struct Date(&'static str);
 
@@ -123,7 +125,8 @@ impl Lookup<'_> {
     }
 }
 
-/// Refuses `WITHWACZ` with `FORMAT RECORD`: in the text, a file name could not be distinguished from other fields.
+/// Refuses `WITHWACZ` with `FORMAT RECORD`: within a single string, a file name could not be distinguished from
+/// other fields.
 fn check_text(as_text: bool, with_wacz: bool) -> Result<(), String> {
     if as_text && with_wacz {
         return Err("ERR WITHWACZ cannot be combined with FORMAT RECORD".to_owned());
@@ -254,7 +257,7 @@ grammar! {
 }
 
 grammar! {
-    /// A `revisit` record in the arguments.
+    /// A `revisit` record, as given in the arguments.
     struct OneRevisit<'a> {
         hash: Hash<'a> = HASH_AS_GIVEN,
         size: u64 = Integer::new("revisit-size", 0, MAX_INTEGER),
@@ -470,7 +473,7 @@ command! {
 
 command! {
     prefix "dedupe.profile", "write fast";
-    /// Returns or sets the profile of an index: its key names and its spelling of hashes.
+    /// Returns or sets the profile of an index: its key names and the notation of its hashes.
     ///
     /// O(1)
     pub struct Profile {

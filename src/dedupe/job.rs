@@ -22,8 +22,8 @@ pub type Job<K> = slices::Job<Index<K>, K, Error>;
 /// The index and its keys, which a job borrows for one slice.
 pub type Lent<K> = slices::Lent<Index<K>, K>;
 
-/// Maximum number of entries per batch. A batch is always processed in the slice that read it, so that no entry is
-/// kept while other clients may change it.
+/// Maximum number of entries per batch. A batch is always processed in the slice that read it, because other
+/// clients may change entries between slices.
 const BATCH: usize = if cfg!(test) { 2 } else { 32 };
 
 /// Number of entries in the first batch.
@@ -35,13 +35,13 @@ pub struct Walk<K: Store> {
     sources: Vec<Source<K>>,
     batch: Batch,
     given: u64,
-    /// Fields that a scan returned beyond the size of a batch. A server returns a small hash in one
-    /// step. If the walk deletes fields, the server also returns the last fields of a large hash in
-    /// one step, because few buckets remain.
+    /// Fields that a scan returned in addition to a full batch. A server returns a small hash in
+    /// one step. If the walk deletes fields, the server also returns the last fields of a large
+    /// hash in one step, because few buckets remain.
     left: Vec<Box<[u8]>>,
     left_of: Option<K::Name>,
-    /// Number of entries per batch. Smaller if each entry takes long to process, such as a hash
-    /// that thousands of crawls hold.
+    /// Number of entries per batch. The number is smaller if each entry takes long to process, for
+    /// example, if thousands of crawls hold a hash.
     size: usize,
 }
 
@@ -194,7 +194,8 @@ pub(super) async fn crawls_in<K: Store>(
     Ok(crawls.into_iter().collect())
 }
 
-/// Number of crawls between two checks of the time, so that a job over few crawls needs only one slice.
+/// Number of crawls that are processed between two checks of the time. Therefore, a job over few crawls
+/// needs only one slice.
 const CRAWLS_AT_ONCE: usize = 16;
 
 /// Passes each crawl in any of these sets to `each`, in sorted order.

@@ -13,8 +13,8 @@ use super::profile::Profile;
 pub enum Group {
     /// Keys of the whole index that a commit or a removal changes.
     Whole,
-    /// Keys that determine the state of a crawl. A command reads only the keys that are not cached,
-    /// so permissions are checked for all of them.
+    /// Keys that determine the state of a crawl. Permissions are checked for all of these keys,
+    /// because a command reads only those that are not cached.
     State,
     /// Keys that a storage conversion moves, except the merged index.
     Moved,
@@ -24,7 +24,7 @@ pub enum Group {
     Marks,
 }
 
-/// Roles of keys that other programs also change, and that decide who owns a hash.
+/// Roles of keys that determine the owner of a hash, and that other programs also change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shared {
     /// The merged index.
@@ -33,11 +33,11 @@ pub enum Shared {
     Committed,
     /// `to-remove-crawls`.
     Outgoing,
-    /// `packedhashes`, which other clients only change by deleting or renaming the index.
+    /// `packedhashes`. Other clients change this key only by deleting or renaming the index.
     Packed,
 }
 
-/// A key that an index has once.
+/// A key that exists once per index.
 #[derive(Clone, Copy, Debug)]
 pub struct Once {
     /// Names after the prefix, in the order of [`Profile::ALL`].
@@ -79,7 +79,7 @@ impl Once {
         }
     }
 
-    /// Sets another name for the Browsertrix layout.
+    /// Sets a different name for the Browsertrix layout.
     const fn in_browsertrix(self, name: &'static str) -> Once {
         let names = [self.names[0], name];
         Once { names, ..self }
@@ -100,7 +100,7 @@ impl Once {
         }
     }
 
-    /// Marks a key that other programs also change, and that decides who owns a hash.
+    /// Marks a key that determines the owner of a hash, and that other programs also change.
     const fn shared(self, shared: Shared) -> Once {
         let shared = Some(shared);
         Once { shared, ..self }
@@ -173,8 +173,8 @@ once_keys! { Once:
     removing = Once::hash("removing", &[]).cached().bookkeeping();
     /// `commits`: commit number → crawl.
     commits = Once::hash("commits", &[Measured]).cached().bookkeeping();
-    /// `holders`: hash → numbers of the later commits that also contained the hash, after the
-    /// commit of its owner.
+    /// `holders`: hash → numbers of the commits after the commit of its owner that also contained
+    /// the hash.
     holders = Once::hash("holders", &[Moved, Measured]).cached().bookkeeping();
     /// `claims`: hash → `token deadline crawl`.
     claims = Once::hash("claims", &[Measured]).cached().bookkeeping();
@@ -203,7 +203,7 @@ impl<N> Names<N> {
     }
 }
 
-/// Text before and after the crawl id in the name of a key, and the type of the key.
+/// Strings before and after the crawl id in the name of a key, and the type of the key.
 type CrawlRow = (&'static [u8], &'static [u8], KeyType);
 
 /// Declares the keys of a crawl, each with its row of the table.
@@ -253,7 +253,8 @@ crawl_keys! {
     Refs = (RECORDS, b":refs", KeyType::Set);
     /// `h:<crawl>:seq`: writer → `n reply`.
     Seq = hash(b":seq");
-    /// `h:<crawl>:urls`: hashes, with a score from the URL and the minute of their record.
+    /// `h:<crawl>:urls`: hashes. The score of a hash is derived from the URL and the minute of its
+    /// record.
     Urls = (RECORDS, b":urls", KeyType::SortedSet);
 }
 
@@ -273,7 +274,7 @@ impl CrawlKey {
     /// Lists of the hashes that do not belong to a finished commit.
     pub const UNCOMMITTED: &[CrawlKey] = CrawlKey::OF_COMMITS.split_at(1).1;
 
-    /// Returns the text before and after the crawl id in the name of the key.
+    /// Returns the strings before and after the crawl id in the name of the key.
     pub const fn around(self) -> (&'static [u8], &'static [u8]) {
         let (before, after, _) = CRAWL_ROWS[self as usize];
         (before, after)
@@ -307,10 +308,11 @@ impl CrawlKey {
     }
 }
 
-/// Suffix of the name of a WACZ's set of references, in the order of [`Profile::ALL`].
+/// Suffix of the key that contains the references of a WACZ file, by profile in the order of
+/// [`Profile::ALL`].
 const REFERENCES: [&str; 2] = [":duperefs", ":duperef"];
 
-/// Returns the suffix of the name of a WACZ's set of references.
+/// Returns the suffix of the key that contains the references of a WACZ file.
 pub(super) const fn references_suffix(profile: Profile) -> &'static [u8] {
     REFERENCES[profile as usize].as_bytes()
 }
@@ -318,8 +320,9 @@ pub(super) const fn references_suffix(profile: Profile) -> &'static [u8] {
 /// Suffixes that are reserved for future keys.
 const KEPT_ENDINGS: [&str; 1] = [":claims"];
 
-/// Returns true if a crawl id has an ending that would make `h:<id>` a key of another crawl, or
-/// make `<id>:reqCrawls` or `<uuid>:duperefs` look like the hashes of a crawl.
+/// Returns true if a crawl id has a reserved ending: with such an ending, `h:<id>` could be a key
+/// of another crawl, or `<id>:reqCrawls` or `<uuid>:duperefs` could look like the hashes of a
+/// crawl.
 fn has_reserved_ending(crawl: &[u8]) -> bool {
     let of_crawls = CrawlKey::ALL.iter().map(|which| which.around().1);
     let others = REFERENCES.iter().chain(&KEPT_ENDINGS);
@@ -328,7 +331,7 @@ fn has_reserved_ending(crawl: &[u8]) -> bool {
         .any(|ending| !ending.is_empty() && crawl.ends_with(ending))
 }
 
-/// Returns true if an id can name a crawl.
+/// Returns true if an id is a valid crawl id.
 pub(super) fn is_crawl_id(crawl: &[u8]) -> bool {
     !crawl.is_empty() && crawl.len() <= CRAWL_BYTES && !has_reserved_ending(crawl)
 }
@@ -343,7 +346,7 @@ pub fn is_bookkeeping(name: &[u8]) -> bool {
     }
 }
 
-/// The name endings of cached keys that an index has once.
+/// The name endings of cached keys that exist once per index.
 const ENDINGS: Endings = {
     let mut endings = Endings::new();
     let mut row = 0;
@@ -358,39 +361,40 @@ const ENDINGS: Endings = {
     endings
 };
 
-/// Returns the rows of cached keys, one per index, that a key of this name may belong to.
+/// Returns the rows of the cached keys, among those that exist once per index, that a key with this
+/// name may be.
 fn rows_for(key: &[u8]) -> impl Iterator<Item = &'static Once> {
     let rows: &[Once] = if ENDINGS.may_end(key) { ONCE } else { &[] };
     rows.iter().filter(|row| row.cached)
 }
 
-/// Returns the possible prefixes of a key if its name matches a cached key that an index has once.
+/// Returns the possible prefixes of a key if its name matches a cached key that exists once per
+/// index.
 fn prefixes_of_once(key: &[u8]) -> impl Iterator<Item = &[u8]> {
     rows_for(key).filter_map(|row| row.prefix_of(key))
 }
 
-/// Returns true if a name, read as the name of a crawl's key, names the crawl's counts.
+/// Returns true if a name, parsed as the name of a crawl's key, denotes the counts of the crawl.
 fn is_counts(name: &[u8]) -> bool {
     name.ends_with(CrawlKey::Counts.around().1)
 }
 
-/// Returns the positions at which the name of a crawl's records may begin in a key. Excludes keys
-/// of counts first, because crawlers write counts for each capture.
+/// Returns the positions at which the name of a crawl's records may begin in a key. Keys of counts
+/// are excluded first, because crawlers write counts for each capture.
 fn records_in<'a>(name: &'a [u8], lengths: &Lengths) -> impl Iterator<Item = usize> + use<'a> {
     let searched = if is_counts(name) { &[] } else { name };
     lengths.find(searched, RECORDS)
 }
 
 /// Returns true if a key may be a cached key of an index with a prefix of one of these lengths.
-/// Quickly rejects the keys of other applications, because most keys on a shared server belong to
-/// them.
+/// Quickly rejects the keys of other applications, which are the majority on a shared server.
 pub fn may_be_ours(key: &[u8], lengths: &Lengths) -> bool {
     let may_be_once = ENDINGS.may_end(key) && prefixes_of_once(key).next().is_some();
     may_be_once || lengths.any(key, RECORDS) && !is_counts(key)
 }
 
-/// Returns true for the key `crawlspace` of an index, in which the module records changes of the
-/// other keys by plain clients, and for the key of a packed index.
+/// Returns true for the key of a packed index, and for the key `crawlspace` of an index, in which
+/// the module records changes that plain clients make to other keys.
 pub fn marks_an_index(key: &[u8]) -> bool {
     META.prefix_of(key).is_some() || PACKED_INDEX.prefix_of(key).is_some()
 }
@@ -408,9 +412,9 @@ pub fn as_purge<'a>(from: &'a [u8], to: &[u8]) -> Option<&'a [u8]> {
 }
 
 /// Returns the possible prefixes of a key, at most `max_prefix` bytes long. If the key may contain
-/// the records of a crawl, returns the crawl too, and only prefixes of these `lengths`. If the key
-/// may be a key that an index has once, the crawl is `None`. Key names may have any length, unlike
-/// prefixes and crawl ids.
+/// the records of a crawl, also returns the crawl, and only prefixes with one of these `lengths`.
+/// If the key may be a key that exists once per index, the crawl is `None`. Key names may have any
+/// length, unlike prefixes and crawl ids.
 pub fn possible_prefixes<'a>(
     key: &'a [u8],
     max_prefix: usize,

@@ -17,7 +17,7 @@ pub struct Original<K: Store> {
     /// Name of the key of the crawl's records, even if they are packed. The name ends with the
     /// crawl id.
     records: K::Name,
-    /// Position of the crawl id in that name.
+    /// Position of the crawl id in the name `records`.
     id: usize,
     value: Stored<K::Value>,
     parts: Parts,
@@ -39,8 +39,8 @@ impl<K: Store> Original<K> {
         self.parts.record(self.value.as_ref())
     }
 
-    /// Replaces the contents of a buffer with the original as one text: `crawl waczIndex date url
-    /// size`.
+    /// Replaces the contents of a buffer with the original as a single string: `crawl waczIndex
+    /// date url size`.
     pub fn write_text(&self, text: &mut OriginalText) {
         let value = self.value.as_ref();
         self.parts.write_text(self.crawl(), value, text);
@@ -49,7 +49,7 @@ impl<K: Store> Original<K> {
 
 /// The original of a hash in the packed index, in the usual case.
 pub struct UsualOriginal<'a> {
-    /// The crawl that has it.
+    /// The crawl that has the original.
     pub crawl: &'a [u8],
     /// Positions of the fields in the record.
     pub parts: Parts,
@@ -58,7 +58,7 @@ pub struct UsualOriginal<'a> {
 /// Result of a lookup that reads only the packed index.
 #[derive(Clone, Copy)]
 enum Sight {
-    /// Found in the common case: the hash has the spelling that the module writes, and its owner is committed and not
+    /// Found in the common case: the hash is in the notation that the module writes, and its owner is committed and not
     /// continued.
     Usual,
     /// Neither a committed nor a visible crawl has the hash.
@@ -84,7 +84,8 @@ impl<K: Store> Index<K> {
         Ok(found.pop().flatten())
     }
 
-    /// Looks up several hashes, like `Index::find`. Calls `permit` for each key that the result discloses.
+    /// Looks up several hashes, like `Index::find`. Calls `permit` for each key whose contents the result
+    /// discloses.
     ///
     /// # Errors
     /// The errors of `permit`; `WRONGTYPE` if a key holds another type; errors of the server.
@@ -119,7 +120,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Looks up one hash as `Index::look_up` does, in the usual case: the index is packed, and the hash has the
-    /// spelling that the module writes. Appends the record to `record`. Returns `None` in all other cases, which need
+    /// notation that the module writes. Appends the record to `record`. Returns `None` in all other cases, which need
     /// `Index::look_up`.
     pub fn look_up_usual<'a>(
         &'a self,
@@ -154,8 +155,8 @@ impl<K: Store> Index<K> {
         Some(permit(records).map(|()| Some(original)))
     }
 
-    /// Returns the file name of the WACZ that contains a record; `None` if the crawl lists no such file. Calls
-    /// `permit` for the list.
+    /// Returns the name of the WACZ file that contains a record, or `None` if the crawl lists no such file.
+    /// Calls `permit` for the list of WACZ files.
     ///
     /// # Errors
     /// The errors of [`Index::look_up`].
@@ -173,8 +174,7 @@ impl<K: Store> Index<K> {
 }
 
 /// Looks hashes up in the packed index, and stores the originals in `found`. Returns an empty list
-/// if there is no packed index. Checks the permissions of every lookup while memory is being
-/// prefetched.
+/// if there is no packed index. Meanwhile, `permit` checks the permissions of every lookup.
 fn sights<K: Store>(
     index: &Index<K>,
     ks: &mut K,
@@ -213,8 +213,8 @@ fn sights<K: Store>(
     Ok(sights)
 }
 
-/// Returns true if the packed index alone can prove that a hash is not in the index: a hash is unknown if the packed
-/// index does not contain it in the spelling that the module writes.
+/// Returns true if a hash is certainly unknown when the packed index does not contain it in the notation that the
+/// module writes.
 fn is_sure<K: Store>(index: &Index<K>) -> bool {
     index.spelling.is_written() && !index.places.is_moving() && index.visible.is_empty()
 }
@@ -244,7 +244,7 @@ fn read_original<K: Store>(
     Some(original(index, records, value, parts))
 }
 
-/// Looks a hash up under any spelling, in any storage.
+/// Looks a hash up in any notation, in any storage.
 fn find_anywhere<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,

@@ -1,4 +1,4 @@
-//! Changes of a single hash of the merged index by commits and removals.
+//! Changes that commits and removals make to a single hash of the merged index.
 
 use super::digest::Digest;
 use super::error::Result;
@@ -40,8 +40,8 @@ pub(super) fn drop_moved<K: Store>(
     Ok(())
 }
 
-/// Copies a crawl's record of a hash into the packed index. Returns the spelling of the hash in the
-/// plain hash, if the plain hash contains it.
+/// Copies a crawl's record of a hash into the packed index. Returns the notation in which the plain
+/// hash contains the hash, if it does.
 pub(super) fn take_by_digest<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -61,7 +61,7 @@ pub(super) fn take_by_digest<K: Store>(
     Ok(Some(spelling))
 }
 
-/// Adds a hash of a crawl to the merged index. `spelling` is the spelling in the crawl's own
+/// Adds a hash of a crawl to the merged index. `spelling` is the notation in the crawl's own
 /// records, if known. Returns false if the crawl owned the hash already.
 pub(super) fn merge<K: Store>(
     index: &mut Index<K>,
@@ -72,7 +72,7 @@ pub(super) fn merge<K: Store>(
     state: &mut CommitState,
 ) -> Result<bool> {
     let Some((spelling, owner)) = index.spelling.locate_owner(ks, &index.places, digest)? else {
-        // The merged index must use the spelling of the crawl's records. Otherwise the second
+        // The merged index must use the notation of the crawl's records. Otherwise the second
         // documented lookup, crawl → record, fails.
         let found;
         let spelling = match spelling {
@@ -88,11 +88,11 @@ pub(super) fn merge<K: Store>(
         return Ok(true);
     };
     if owner.as_ref() == crawl {
-        return Ok(false); // counted in an earlier slice
+        return Ok(false); // an earlier slice counted the hash
     }
     let mut numbers = index.ledger.holders(ks, &index.places, digest)?;
     if numbers.contains(&state.number) {
-        return Ok(true); // also counted in an earlier slice
+        return Ok(true); // also counted by an earlier slice
     }
     let is_owner = |other: &[u8]| other == owner.as_ref() || other == crawl;
     let visible = index
@@ -101,8 +101,8 @@ pub(super) fn merge<K: Store>(
     if !visible {
         let owner = owner.as_ref();
         if !index.under_way.is_committing(ks, owner)? && !index.under_way.is_removing(ks, owner)? {
-            // Another program added the hash, or took the owner out of `allcrawls` and may put the
-            // owner back.
+            // Another program added the hash, or removed the owner from `allcrawls` and may put it
+            // back.
             index.mark_holders_untrusted(ks)?;
         }
         // The owner is not committed, or its record is gone. The next holder becomes the owner:

@@ -1,7 +1,7 @@
-//! Deduplication by payload hash: finds out whether a payload was stored, by which crawl, and
-//! where.
+//! Deduplication by payload hash: finds out whether a payload was stored, which crawl stored it,
+//! and where it is.
 //!
-//! The index has the keys of the hash-based deduplication of browser crawlers: plain Redis keys
+//! The index uses the keys that browser crawlers use for hash-based deduplication: plain Redis keys
 //! with documented names. The code outside `commands` calls neither Redis nor the clock.
 
 pub mod add;

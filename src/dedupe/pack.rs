@@ -1,7 +1,7 @@
 //! `PACK` and `UNPACK`: move the committed part of an index from one storage to the other.
 //!
 //! The old storage is renamed to `moving`, and its entries are moved slice by slice. At the end of
-//! every slice, each entry is in exactly one of the two storages, and lookups read both, so that
+//! every slice, each entry is in exactly one of the two storages. Lookups read both storages, so
 //! clients do not notice the move. After a crash, the same command resumes the move, and the other
 //! command reverts it.
 
@@ -18,8 +18,8 @@ use super::packed::Part;
 use super::packed::op::Op;
 use super::store::Store;
 
-/// Returns the job that converts the storage of an index. Its reply is a map of the storage, the numbers of hashes and
-/// records that were moved, and their memory use in bytes.
+/// Returns the job that converts the storage of an index. Its reply is a map with the storage, the numbers of hashes
+/// and records that were moved, and their memory use in bytes.
 ///
 /// # Errors
 /// The job fails with `PURGING` while another program purges the index, and with `WRONGTYPE` if a key holds another
@@ -36,8 +36,8 @@ struct Move {
     all: u64,
 }
 
-/// Packs entries of a packed index that are in plain hashes. There are such entries after an
-/// interrupted `PACK`, and after another program deleted the marker and wrote to the name of the
+/// Packs entries of a packed index that are in plain hashes. Such entries exist after an
+/// interrupted `PACK`, and after another program deleted the marker and wrote to the key of the
 /// merged index. Returns the number of hashes and records.
 ///
 /// # Errors
@@ -84,9 +84,9 @@ impl Move {
     }
 
     /// Switches the index to the new storage and moves the first owners, so that the key of the
-    /// merged index exists after every slice. If another program deletes the `crawlspace` key, the
-    /// name of the merged index still shows the profile. Returns false if two plain hashes would
-    /// have to be merged first.
+    /// merged index exists after every slice. Its name shows the profile even if another program
+    /// deletes the `crawlspace` key. Returns false if two plain hashes would have to be merged
+    /// first.
     fn switch<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<bool> {
         if !index.switch_storage(ks, self.to)? {
             return Ok(false);
@@ -116,21 +116,21 @@ impl Move {
             index.check_types(ks, None)?;
             index.places.check_move(ks, self.to)?;
             if self.to == Storage::Packed && index.crawls.are_purged(ks) {
-                return Err(Error::PurgingIndex); // the purge could not write to a packed index
+                return Err(Error::PurgingIndex); // a purge cannot write to a packed index
             }
             Ok(())
         })?;
         let mut crawls = Vec::new();
         self.all = self.records;
         let check = |index: &mut Index<K>, ks: &mut K, crawl: &[u8]| {
-            // Only plain clients can commit a crawl with such an id. The name of its hash could be
-            // that of another key, so its records stay plain.
+            // Only plain clients can commit a crawl with such an id. The key of its records could
+            // have the same name as another key, so its records stay plain.
             if self.to == Storage::Packed && !is_crawl_id(crawl) {
                 return Ok(());
             }
             crawls.push(crawl.to_vec());
-            // A plain client can commit crawls `x` and `x:urls`: then `h:x:urls` has the records of one crawl and
-            // cannot have the URLs of the other. The move does not use such keys.
+            // A plain client can commit crawls `x` and `x:urls`: `h:x:urls` then contains the records of `x:urls`
+            // and cannot be the URL index of `x`. The move does not use such keys.
             let unused = [CrawlKey::Urls, CrawlKey::Refs];
             for &which in CrawlKey::ALL.iter().filter(|which| !unused.contains(which)) {
                 let key = index.crawls.key(ks, crawl, which);
@@ -230,7 +230,7 @@ impl Move {
     }
 }
 
-/// Adds the entries that another program wrote to the name of the merged index to `moving`.
+/// Adds the entries that another program wrote to the key of the merged index to `moving`.
 async fn join_rest<K: Store>(lent: &Lent<K>) -> Result<()> {
     let Some((merged, moving)) = lent.with(|index, ks| index.places.two_plain_hashes(ks)) else {
         return Ok(());
@@ -250,7 +250,7 @@ async fn join_rest<K: Store>(lent: &Lent<K>) -> Result<()> {
 }
 
 /// Passes the entries of a walk to `act` in batches, and stops if another program changes the
-/// storage: otherwise `act` would delete the entries without writing them to the new storage.
+/// storage. Otherwise, `act` would delete the entries without writing them to the new storage.
 async fn move_each<K: Store>(
     lent: &Lent<K>,
     walk: &mut Walk<K>,
@@ -263,8 +263,8 @@ async fn move_each<K: Store>(
     .await
 }
 
-/// Passes entries of a walk to `act` in batches until the slice has used up its time. `act` should make one kind of
-/// change at a time, because each kind is replicated separately. Returns true after the last entry.
+/// Passes entries of a walk to `act` in batches until the slice has used up its time. `act` should group changes of
+/// the same kind, because each kind is replicated as a separate command. Returns true after the last entry.
 fn slice<K: Store>(
     walk: &mut Walk<K>,
     index: &mut Index<K>,
@@ -289,8 +289,8 @@ fn packed_walk<K: Store>(index: &Index<K>, of: Of) -> Walk<K> {
     Walk::over(index.places.packed_source(of).into_iter().collect())
 }
 
-/// Moves an entry of the merged index to the current storage. If the hash is already packed with a
-/// committed owner, keeps that owner, as `HSETNX` does.
+/// Moves an entry of the merged index to the current storage. If the packed index already has a
+/// committed owner of the hash, keeps that owner, as `HSETNX` would.
 fn move_owner<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -334,7 +334,8 @@ fn move_holders<K: Store>(
     Ok(())
 }
 
-/// Packs committed records and the hashes that their crawl owns. Returns the numbers of hashes and records.
+/// Packs committed records of a crawl and the hashes that the crawl owns. Returns the numbers of hashes and
+/// records.
 fn pack_records<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -375,7 +376,7 @@ fn pack_records<K: Store>(
             owned.push(field);
         }
     }
-    // Make one kind of change at a time, because each kind is replicated separately.
+    // Group changes of the same kind, because each kind is replicated as a separate command.
     let (mut hashes, mut records) = (0, 0);
     if let Some(merged) = &merged {
         for field in owned {
@@ -389,7 +390,7 @@ fn pack_records<K: Store>(
     Ok((hashes, records))
 }
 
-/// Unpacks records into the plain keys, and the hashes that the crawl owns.
+/// Moves records of a crawl, and the hashes that the crawl owns, back to the plain keys.
 fn unpack_records<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,

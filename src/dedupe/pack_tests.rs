@@ -138,7 +138,7 @@ impl World {
     }
 
     /// Replaces the marker by a hash with some of the entries that are still to be packed, as if another program had
-    /// written it. Two plain hashes have entries then, which `UNPACK` joins.
+    /// written it. Two plain hashes then have entries; `UNPACK` must join them.
     fn tear(&mut self) {
         let (merged, moving) = (self.index.names().merged.clone(), b"moving".to_vec());
         let (mut entries, mut cursor) = (Batch::default(), self.ks.cursor());
@@ -158,8 +158,8 @@ impl World {
         self.reopen(false);
     }
 
-    /// Opens the index again, as the server does after a change by another client, and runs the
-    /// timer that restores the marker, if it is `due`.
+    /// Opens the index again, as the server does after a change by another client. If `due`, also
+    /// runs the timer that restores the marker.
     fn reopen(&mut self, due: bool) {
         self.index = Index::open(&mut self.ks, b"", Layout::default(), false).unwrap();
         if due {
@@ -219,7 +219,7 @@ impl World {
         found.map(|found| found.crawl().to_vec())
     }
 
-    /// Asserts that lookups find each hash, with the first crawl that committed it.
+    /// Asserts that lookups find each hash, and return the crawl that committed it first.
     fn assert_owners(&mut self, when: &str) {
         let [a, b, _] = self.contents.hashes();
         for n in 0..b.end {
@@ -289,7 +289,7 @@ fn all_contents() -> impl Iterator<Item = Contents> {
             unowned,
         })
     });
-    // Without the key, only the name of the merged index shows the profile.
+    // Without the key `crawlspace`, only the name of the merged index shows the profile.
     all.filter(|contents| !contents.unowned || contents.profile == Profile::default())
 }
 

@@ -1,10 +1,10 @@
 //! Runs the steps of a purge by Browsertrix in their order, interleaved with slices of the module's
 //! jobs, and with crashes. Checks that no hash that a crawl holds is ever lost.
 //!
-//! The model knows the records that each crawl must have. A record is deleted only by a request:
-//! the last part of such a purge, `REMOVE`, `RETAIN PURGE`, or `CANCEL`. At the end of each
-//! history, the test finishes every started operation, runs the documented repair, and looks up
-//! each hash that a committed crawl holds.
+//! The model knows the records that each crawl must have. Records are deleted only on request: by
+//! the last step of such a purge, by `REMOVE`, by `RETAIN PURGE`, or by `CANCEL`. At the end of
+//! each history, the test finishes every started operation, runs the documented repair, and looks
+//! up each hash that a committed crawl holds.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -30,7 +30,8 @@ use super::record::Record;
 use super::removal::{cancel, check_removable, remove, retain};
 use super::tests::run;
 
-/// Number of histories, unless `CRAWLSPACE_PURGE_HISTORIES` sets it, and their length.
+/// Default number of histories (`CRAWLSPACE_PURGE_HISTORIES` overrides it), and the length of each
+/// history.
 const HISTORIES: u64 = 150;
 const STEPS: usize = 120;
 
@@ -38,7 +39,7 @@ const HASHES: u64 = 9;
 
 type Crawl = Vec<u8>;
 
-/// A random number generator that is reproducible by its seed.
+/// A random number generator that always returns the same numbers for the same seed.
 struct Rng(u64);
 
 impl Rng {
@@ -66,7 +67,8 @@ enum Plainly {
     SetAside,
     DropMerged,
     DropCounts,
-    /// All commands that put a crawl back. The test determines them when it runs the first one.
+    /// All commands that put a crawl back. The test chooses these commands when it runs the first
+    /// of them.
     PutBack(Crawl),
     Own(Crawl, Vec<u8>),
     Count(Vec<u8>, i64),
@@ -197,8 +199,8 @@ impl World {
         self.index.places.shown() == "plain"
     }
 
-    /// Notifies the module of a plain client's change, as the server does. The module's timer may
-    /// or may not fire at once.
+    /// Notifies the module of a plain client's change, as the server does. The timer of the module
+    /// may fire immediately or later.
     fn reopen(&mut self) {
         self.index = open(&mut self.ks);
         if self.rng.chance(50) {
@@ -405,7 +407,7 @@ impl World {
             return;
         }
         if self.retains() {
-            return; // a client that declares the whole collection would have to name this crawl
+            return; // a client that declares the whole collection must name this crawl
         }
         self.note(format!("plain commit {}", shown(crawl)));
         for (field, _) in self.fields(&Self::records_key(crawl)) {
@@ -525,8 +527,8 @@ impl World {
         true
     }
 
-    /// Handles the end of a removal. Either the crawl was removed, or it was in no set when the
-    /// removal reached it, and still exists.
+    /// Handles the end of a removal. Either the crawl was removed, or it still exists because it
+    /// was in no set when the removal reached it.
     fn forget(&mut self, crawl: &[u8]) {
         if self.index.has_documents(&mut self.ks, crawl).unwrap() {
             self.leaving.remove(crawl);
@@ -613,8 +615,8 @@ impl World {
         found.map(|found| found.crawl().to_vec())
     }
 
-    /// Asserts that a lookup finds every hash that a committed crawl holds, and returns a crawl
-    /// that holds it.
+    /// Asserts that lookups find every hash that a committed crawl holds, and that they return a
+    /// crawl that holds the hash.
     fn look_ups_hold(&mut self) {
         let committed = self.members(b"allcrawls");
         for n in 0..HASHES {

@@ -1,4 +1,4 @@
-//! The documented value of each hash of a crawl: `waczIndex date url size`.
+//! The documented value of each field in the records of a crawl: `waczIndex date url size`.
 
 pub use crawlspace_compact::limits::dedupe::URL_BYTES;
 use std::cmp::Ordering;
@@ -9,10 +9,10 @@ use smallvec::SmallVec;
 use super::profile::Profile;
 use crawlspace_compact::date::{Digits, Moment, to_digits};
 
-/// The original record that revisits refer to.
+/// The original record to which revisits refer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// The WACZ of the crawl that contains the record: an index into `c:<crawl>:wacz`.
+    /// The WACZ file that contains the record, as an index into `c:<crawl>:wacz`.
     pub wacz_index: u64,
     /// `WARC-Date` of the original, as given: 14 or 17 digits, or ISO 8601.
     pub date: &'a [u8],
@@ -22,7 +22,8 @@ pub struct Record<'a> {
     pub size: u64,
 }
 
-/// An original as one text, `crawl waczIndex date url size`. Most texts fit without an allocation.
+/// An original as a single string, `crawl waczIndex date url size`. Most strings fit without an
+/// allocation.
 pub type OriginalText = SmallVec<[u8; 256]>;
 
 /// Positions of the fields of a record in its value, for callers that keep the value and parse it
@@ -38,9 +39,9 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Parses a value from both ends, so that the URL may contain spaces. Some older crawlers wrote
-    /// no size, or `NaN`: in this case, the size is 0. Returns `None` if there is no index, date or
-    /// URL.
+    /// Parses a value from both ends, so that the URL may contain spaces. Some older crawlers
+    /// omitted the size or wrote `NaN`; the size is then 0. Returns `None` if there is no index,
+    /// date or URL.
     pub fn of(value: &[u8]) -> Option<Parts> {
         // A WACZ index is short, so search for its end byte by byte.
         let first = value.iter().position(|&b| b == b' ')?;
@@ -65,15 +66,15 @@ impl Parts {
         })
     }
 
-    /// Returns true if the value that was parsed is exactly the documented form of its record: it
-    /// has a size. (Numbers have only one form.)
+    /// Returns true if the parsed value is exactly the documented form of its record. It suffices
+    /// to check that it has a size, because numbers have only one form.
     fn is_documented(&self, value: &[u8]) -> bool {
         let size = value.get(self.url_end + 1);
         size.is_some_and(u8::is_ascii_digit)
     }
 
-    /// Writes the original to a buffer as one text, and replaces the previous contents. `value` is the value that was
-    /// parsed.
+    /// Writes the original to a buffer as a single string, and replaces the previous contents. `value` is the value
+    /// that was parsed.
     pub fn write_text(&self, crawl: &[u8], value: &[u8], text: &mut OriginalText) {
         text.clear();
         text.extend_from_slice(crawl);
@@ -103,9 +104,9 @@ impl<'a> Record<'a> {
     }
 
     /// Returns the record as this profile stores it. Readers of the Browsertrix profile accept only
-    /// dates of digits, and split a value at its spaces. For this profile, the method converts a
-    /// date to 14 digits, or to 17 if it has a fraction of a second, and a space in a URL to `%20`.
-    /// `room` stores the converted fields.
+    /// dates of digits, and split a value at its spaces. For this profile, the method converts
+    /// dates to 14 digits, or to 17 digits if they have a fraction of a second, and replaces spaces
+    /// in URLs with `%20`. `room` stores the converted fields.
     pub fn as_stored<'s>(&self, profile: Profile, room: &'s mut Room) -> Record<'s>
     where
         'a: 's,
@@ -168,7 +169,7 @@ pub struct Capture<'a> {
     pub second: &'a [u8],
     /// The milliseconds of the capture's date, in three digits; empty if the date has no fraction.
     pub millis: &'a [u8],
-    /// The URL, in the spelling that the profile stores.
+    /// The URL, in the form that the profile stores.
     pub url: &'a [u8],
 }
 
@@ -187,8 +188,8 @@ impl Capture<'_> {
 }
 
 impl<'a> Record<'a> {
-    /// Returns the capture that the record describes. Captures of two records are equal if the
-    /// dates are equal in any spelling, and the profile stores both URLs in the same form.
+    /// Returns the capture that the record describes. Two captures are equal if their dates are
+    /// equal, regardless of the date format, and if the profile stores both URLs in the same form.
     pub fn capture<'s>(&self, profile: Profile, room: &'s mut Room) -> Capture<'s>
     where
         'a: 's,
@@ -217,9 +218,9 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Returns true if both records describe the same capture, so that the second record is treated
-    /// as a retry. Compares dates at the precision of the coarser date, because indexes of packages
-    /// have 14 digits where crawlers store 17.
+    /// Returns true if both records describe the same capture. The second record is then treated as
+    /// a retry. Compares dates at the precision of the coarser date, because indexes of packages
+    /// contain dates of 14 digits, whereas crawlers store 17 digits.
     pub fn is_same(&self, other: &Record<'_>, profile: Profile) -> bool {
         let (mut mine, mut theirs) = (Room::default(), Room::default());
         let mine = self.capture(profile, &mut mine);
@@ -227,9 +228,10 @@ impl<'a> Record<'a> {
     }
 
     /// Compares two records of a hash by their dates, to the millisecond. The earlier one is the
-    /// original. A date without a fraction is compared as the end of its second, so that the more
-    /// precise of two dates of a capture is earlier. If the dates are equal, compares the other
-    /// fields, so that only equal records are `Equal`. An invalid date comes last.
+    /// original. A date without a fraction is compared as the end of its second, so that of two
+    /// dates of the same capture, the more precise date is the earlier one. If the dates are equal,
+    /// compares the other fields, so that only equal records are `Equal`. An invalid date comes
+    /// last.
     pub fn cmp_age(&self, other: &Record<'_>) -> Ordering {
         let (mine, theirs) = (Moment::latest(self.date), Moment::latest(other.date));
         let moments = mine

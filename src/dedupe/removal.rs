@@ -1,8 +1,8 @@
 //! `REMOVE`, `RETAIN` and `CANCEL`: the removal of crawls from the index.
 //!
-//! The work is proportional to the size of the removed crawls. The next holder in commit order
-//! becomes the owner of each of their hashes; a hash without another holder is deleted. `removing`
-//! lists the crawls until all of them are removed, so that the same command completes an
+//! The work is proportional to the size of the removed crawls. For each hash that they own, the
+//! next holder in commit order becomes the owner; a hash without another holder is deleted.
+//! `removing` lists the crawls until all of them are removed, so that the same command completes an
 //! interrupted removal.
 
 use crawlspace_host::reply::Reply;
@@ -26,8 +26,8 @@ use super::sums::{Lacks, committed_count, lacks, uncount};
 use super::undo::{drop_finished, restore_baseline};
 use super::wacz::file;
 
-/// Field of `removing` that contains the counts so far. Its name is empty, and no crawl has an
-/// empty id.
+/// Field of `removing` that contains the counts so far. The name of the field is empty, which
+/// cannot be a crawl id.
 const FIGURES: &[u8] = b"";
 
 /// Checks that all these crawls can be removed.
@@ -48,7 +48,8 @@ pub fn check_removable<K: Store>(index: &mut Index<K>, ks: &mut K, crawls: &[&[u
 }
 
 /// Returns the job that removes committed crawls, including the crawls of an interrupted removal.
-/// Its reply has three numbers: crawls removed, hashes deleted, and hashes that got another owner.
+/// Its reply contains three numbers: crawls removed, hashes deleted, and hashes that got a new
+/// owner.
 ///
 /// # Errors
 /// The job fails with `WRONGTYPE` if a key holds another type, and with errors of the server.
@@ -154,7 +155,8 @@ impl Removal {
             let merging = index.crawls.key(ks, crawl, CrawlKey::Merging);
             let is_merging = ks.exists(&merging);
             let done = records.slice(index, ks, time, |index, ks, field, _| {
-                // Do not count hashes merged by an interrupted commit: they were never visible.
+                // Do not count hashes that an interrupted commit merged, because they were never
+                // visible.
                 let unseen =
                     is_merging && ks.hash_has(&merging, Digest::of_field(field).canonical())?;
                 match withdraw(index, ks, crawl, &numbers, field, &excluded)? {
@@ -202,8 +204,8 @@ async fn drop_traces<K: Store>(lent: &Lent<K>, crawl: &[u8], whole: bool) -> Res
         for at in 0..lent.with(|_, ks| ks.list_len(&waczs))? {
             lent.with(|index, ks| match file(ks, &waczs, at)? {
                 Some(entry) => {
-                    // If `src:d` contains the name of a placeholder, the name belongs to another
-                    // crawl.
+                    // If `src:d` contains the name of a placeholder, another crawl has added the
+                    // name.
                     let is_ours = entry.is_closed()
                         && index.crawls.state(ks, crawl)? == Some(CrawlState::Committed);
                     drop_finished(index, ks, &entry.filename, is_ours)
@@ -230,7 +232,7 @@ async fn drop_traces<K: Store>(lent: &Lent<K>, crawl: &[u8], whole: bool) -> Res
     claims.run(lent, drop_claim).await
 }
 
-/// Returns the keys with the references that a crawl wrote for its WACZ files.
+/// Returns the names of the keys that contain the references of a crawl's WACZ files.
 ///
 /// # Errors
 /// `WRONGTYPE` if a key holds another type; errors of the server.
@@ -357,8 +359,8 @@ impl Cancel<'_> {
         .await
     }
 
-    /// Deletes the records of the hashes in a list of a continued crawl. Hashes in `merging` may be
-    /// in the merged index.
+    /// Deletes the records of a continued crawl whose hashes are in `list`. Hashes in `merging` may
+    /// also be in the merged index.
     async fn drop_listed<K: Store>(&mut self, lent: &Lent<K>, list: CrawlKey) -> Result<()> {
         let crawl = self.crawl;
         let excluded = |other: &[u8]| other == crawl;
@@ -387,7 +389,7 @@ impl Cancel<'_> {
         let crawl = self.crawl;
         if self.continued {
             restore_baseline(index, ks, crawl)?;
-            // Keep the sequence numbers: they only increase, and the numbers from before the commit
+            // Keep the sequence numbers: they only increase, and the numbers used before the commit
             // remain valid.
             for key in [CrawlKey::Added, CrawlKey::Merging, CrawlKey::Unstored] {
                 let key = index.crawls.key(ks, crawl, key);
@@ -405,8 +407,8 @@ impl Cancel<'_> {
 }
 
 /// Returns the job for `RETAIN`, which declares the crawls in `keep` to be the whole collection.
-/// With `purge`, other committed crawls are removed; otherwise they are counted as removed. The
-/// reply is that of [`remove`].
+/// With `purge`, all other committed crawls are removed. Otherwise, they are only counted as
+/// removed. The reply is that of [`remove`].
 ///
 /// # Errors
 /// The errors of [`remove`].
@@ -438,7 +440,7 @@ async fn others<K: Store>(lent: &Lent<K>, keep: &[Vec<u8>]) -> Result<Vec<Vec<u8
 async fn purge_others<K: Store>(lent: &Lent<K>, others: Vec<Vec<u8>>) -> Result<Reply> {
     lent.with(|index, ks| index.register(ks))?;
     let reply = Removal::default().run(lent, others).await?;
-    // All crawls counted as removed are gone, so reset their counts.
+    // All crawls that were counted as removed are gone, so reset these counts.
     lent.with(|index, ks| {
         for count in [counts::REMOVED_CRAWLS, counts::REMOVED_CRAWL_SIZE] {
             ks.hash_set(&index.names().allcounts, count, b"0")?;
@@ -473,7 +475,7 @@ async fn track<K: Store>(lent: &Lent<K>, others: &[Vec<u8>]) -> Result<Reply> {
     })
 }
 
-/// Deletes a record of a crawl, under any spelling. Returns true if it existed.
+/// Deletes a crawl's record of a hash, in any notation. Returns true if the record existed.
 fn drop_record<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,

@@ -1,6 +1,6 @@
 //! Dependencies of crawls with revisits: finds the WACZ files that a crawl requires for replay, and
 //! the crawls that require a crawl. `relation.requires` in the `datapackage.json` of a WACZ file
-//! lists these files.
+//! lists the required files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ pub enum Of {
     Crawl(Vec<u8>),
     /// The references of the WACZ with this id.
     Wacz(Vec<u8>),
-    /// References that the caller passes, each as `crawl waczIndex`.
+    /// References that the client passes, each as `crawl waczIndex`.
     References(Vec<Vec<u8>>),
 }
 
@@ -43,7 +43,7 @@ pub fn parse_reference(reference: &[u8]) -> Option<(&[u8], u64)> {
     (space > 0).then_some((&reference[..space], index))
 }
 
-/// Returns the job for `REQUIRES`; its reply is the WACZ files in the order of their crawls.
+/// Returns the job for `REQUIRES`; its reply lists the WACZ files in the order of their crawls.
 ///
 /// # Errors
 /// The job fails with `NOCRAWL`, or with `WRONGTYPE` if a key holds another type.
@@ -189,8 +189,8 @@ pub fn required_by<K: Store>(crawl: &[u8]) -> Job<K> {
     Job::new(async move |lent: Lent<K>| {
         let mut rows = Vec::new();
         let note = |index: &mut Index<K>, ks: &mut K, other: &[u8]| {
-            // Crawlers may store their requirements elsewhere, but `h:<crawl>:deps` counts every
-            // revisit.
+            // Crawlers may store their requirements in other keys, but `h:<crawl>:deps` counts
+            // every revisit.
             let deps = index.crawls.key(ks, other, CrawlKey::Deps);
             let requires = index.crawls.key(ks, other, CrawlKey::Requires);
             let revisits = ks.hash_get(&deps, &crawl)?;

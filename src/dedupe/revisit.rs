@@ -14,7 +14,7 @@ use super::sequence::once;
 use super::store::Store;
 use super::undo::save_for_undo;
 
-/// A `revisit` record that was written.
+/// A `revisit` record that a crawler has written.
 pub struct Revisit<'a> {
     /// Digest of the payload that was not stored again.
     pub digest: Digest,
@@ -22,12 +22,12 @@ pub struct Revisit<'a> {
     pub given: &'a [u8],
     /// Size of the revisit record, in bytes.
     pub size: u64,
-    /// The record that the revisit refers to, if the crawler names it. Otherwise the module looks
-    /// it up.
+    /// The record to which the revisit refers, if the crawler specifies it. Otherwise, the module
+    /// looks up the record.
     pub original: Option<Original<'a>>,
 }
 
-/// The record that a `revisit` record refers to.
+/// The record to which a `revisit` record refers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Original<'a> {
     /// The crawl that holds the record.
@@ -45,7 +45,7 @@ pub enum Dependency<'a> {
     Crawl,
     /// Recorded in `<crawl>:reqCrawls`, and as `crawl waczIndex` in the set of references of this WACZ.
     Wacz(&'a [u8]),
-    /// Only counted as a revisit, because the crawler stores dependencies itself.
+    /// Not recorded: the revisit is only counted, because the crawler itself stores dependencies.
     Elsewhere,
 }
 
@@ -62,9 +62,9 @@ struct DependencyKeys<'a, N> {
 }
 
 impl<K: Store> Index<K> {
-    /// Adds `revisit` records. If one of them has no original, adds none. Each revisit is also
-    /// counted in `h:<crawl>:deps` for the crawl that holds its original, regardless of
-    /// `dependency`.
+    /// Adds `revisit` records. If one of the records has no original, adds none of them. Each
+    /// revisit is also counted in `h:<crawl>:deps` for the crawl that holds its original,
+    /// regardless of `dependency`.
     ///
     /// # Errors
     /// `NOHASH` for a hash that is not in the index and whose original is not given.

@@ -1,4 +1,4 @@
-//! The hashes of a packed index under their documented names, as plain clients read and write them.
+//! Lets plain clients read and write the hashes of a packed index under their documented names.
 
 use super::digest::Digest;
 use super::error::Result;
@@ -21,14 +21,15 @@ pub enum Document<'a> {
 }
 
 impl<'a> Document<'a> {
-    /// Returns false if the name of a key certainly is not that of a merged index.
+    /// Returns false if a key name is certainly not the name of a merged index.
     pub fn may_be_merged(key: &[u8]) -> bool {
         key.last() == Some(&b's')
     }
 
-    /// Returns the hashes that a key may name, each with its prefix. `is_prefix` tells whether an
+    /// Returns the hashes that a key may name, each with its prefix. `is_prefix` returns true if an
     /// index with this prefix may be packed; `starts` are the positions at which names of records may
-    /// begin. If the prefix of one index begins with that of another one, there may be several.
+    /// begin. Several hashes are possible if the prefix of one index begins with the prefix of
+    /// another index.
     pub fn of_key(
         key: &'a [u8],
         starts: impl Iterator<Item = usize>,
@@ -37,7 +38,7 @@ impl<'a> Document<'a> {
         let may_be_merged = Document::may_be_merged(key);
         let merged = may_be_merged.then(|| MERGED.prefix_of(key)).flatten();
         let merged = merged.filter(move |prefix| is_prefix(prefix));
-        // Crawlers read and write counts all the time.
+        // Skip keys of counts, because crawlers constantly read and write counts.
         let is_counts = key.ends_with(CrawlKey::Counts.around().1);
         let records = starts.filter(move |_| !is_counts).filter_map(move |at| {
             let (prefix, name) = key.split_at(at);
@@ -91,11 +92,12 @@ impl<K: Store> Index<K> {
     /// Returns true if a crawl is committed, or has packed records that are not copies of the records in its plain hash.
     fn has_packed_records(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         if self.may_be_packed(ks, crawl)? {
-            // The next look-up then finds the state of the crawl in the cache.
+            // This call also caches the state of the crawl for the next look-up.
             self.crawls.is_uncommitted(ks, crawl)?;
             return Ok(true);
         }
-        // Browsertrix canceled the crawl after its commit, or another program took it out of the sets.
+        // Browsertrix canceled the crawl after its commit, or another program removed the crawl from
+        // the sets.
         Ok(self.places.packed_len(ks, crawl)? > 0 && !self.has_copies(ks, crawl)?)
     }
 
@@ -118,8 +120,8 @@ impl<K: Store> Index<K> {
         self.places.packed(of.part()).has(ks, field)
     }
 
-    /// Makes a crawl the owner of a hash that has none, as `HSETNX` on the merged index does. Returns
-    /// false if the hash has an owner.
+    /// Makes a crawl the owner of a hash that has no owner, as `HSETNX` on the merged index does.
+    /// Returns false if the hash has an owner.
     ///
     /// # Errors
     /// `WRONGTYPE` if a key holds another type; errors of the server.
@@ -153,8 +155,8 @@ impl<K: Store> Index<K> {
         Ok(next.flatten())
     }
 
-    /// Returns the key with the plain part of a hash, if there is one, and whether entries move from
-    /// the packed part to it.
+    /// Returns the key with the plain part of a hash, if there is one, and true if entries are being
+    /// moved from the packed part to the plain part.
     pub fn plain_part(&mut self, ks: &mut K, of: Document<'_>) -> Option<(K::Name, bool)> {
         let key = match of {
             Document::Merged => self.places.plain_key().cloned(),
@@ -167,9 +169,9 @@ impl<K: Store> Index<K> {
 
 /// A position in a scan of a hash, as a number that clients pass back.
 ///
-/// A scan reads the plain part of the hash first and the packed part after it, so that it misses no entry that is packed
-/// meanwhile. While an index is unpacked, it then reads the plain part again. A cursor of the server's own `HSCAN`
-/// continues in the plain part, so that a scan may begin before an index is packed.
+/// A scan reads the plain part of the hash first and then the packed part, so that it does not miss entries that are
+/// packed during the scan. While an index is being unpacked, the scan then reads the plain part again. A cursor of the
+/// server's own `HSCAN` continues in the plain part, so that a scan may begin before an index is packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanPosition {
     /// A position in the plain part: the server's cursor.
@@ -180,16 +182,16 @@ pub enum ScanPosition {
     PlainAgain(u64),
 }
 
-/// Marks the cursors of this module. It is the highest bit that every client represents exactly; the server's own
-/// cursors are less than twice the size of the hash.
+/// Bit that marks the cursors of this module. It is the highest bit that every client represents exactly. The
+/// server's own cursors do not reach it, because they are less than twice the size of the hash.
 const OURS: u64 = 1 << 52;
 const AGAIN: u64 = 1 << 51;
 /// Bits of a position below the marks. Higher bits are stored above the marks.
 const LOW: u32 = 51;
 
 impl ScanPosition {
-    /// Parses a cursor: decimal digits. Servers differ in what else they accept, so returns `None`
-    /// for anything else.
+    /// Parses a cursor: decimal digits. Returns `None` for anything else, because servers differ in
+    /// what else they accept.
     pub fn parse(cursor: &[u8]) -> Option<ScanPosition> {
         parse_unsigned(cursor).map(ScanPosition::of_cursor)
     }
@@ -221,9 +223,10 @@ impl ScanPosition {
 /// Options of `HSCAN`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScanOptions<'a> {
-    /// Pattern of the fields.
+    /// Pattern that the fields must match.
     pub pattern: Option<&'a [u8]>,
-    /// Minimum number of entries per reply, before those that do not match are dropped.
+    /// Minimum number of entries per reply, before entries that do not match the pattern are
+    /// dropped.
     pub count: u64,
     /// True if the reply has no values.
     pub without_values: bool,

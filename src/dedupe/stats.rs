@@ -49,7 +49,8 @@ pub fn crawl_stats<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> 
     Ok(Reply::named(figures))
 }
 
-/// Returns a crawl's share of the memory of the packed index, in proportion to its records.
+/// Returns a crawl's share of the memory of the packed index, in proportion to the number of its
+/// records.
 fn packed_memory<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<u64> {
     let Some(key) = index.places.packed_key().cloned() else {
         return Ok(0);
@@ -72,8 +73,8 @@ fn crawl_memory<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> u64
 }
 
 /// Estimates the memory in bytes of the crawls in a set from the first `samples` crawls of a scan.
-/// With `committed`, the estimate is proportional to the number of records, otherwise to the number
-/// of crawls.
+/// The estimate is proportional to the number of records if `committed` is true, and to the number
+/// of crawls otherwise.
 fn estimate<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -154,7 +155,7 @@ pub const MAX_SAMPLES: u64 = 64;
 /// The subject of `STATS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figures<'a> {
-    /// An index. Its memory is estimated from this many crawls of each set.
+    /// An index, whose memory is estimated from this number of crawls of each set.
     Sampled(u64),
     /// A crawl.
     Crawl(&'a [u8]),
@@ -213,8 +214,8 @@ pub enum Which {
 /// Progress of the running jobs, by crawl.
 pub type UnderWay = BTreeMap<Vec<u8>, Completion>;
 
-/// Returns the job for `CRAWLS`. Its reply is a map of the statistics of each crawl. The crawls in
-/// `under_way` also have a `progress`.
+/// Returns the job for `CRAWLS`. Its reply is a map with the statistics of each crawl. For the
+/// crawls in `under_way`, the statistics include a `progress`.
 ///
 /// # Errors
 /// The job fails with `WRONGTYPE` if a key holds another type.
@@ -273,7 +274,7 @@ fn note_crawl<K: Store>(
 /// Checks that the index knows all these crawls.
 ///
 /// # Errors
-/// `NOCRAWL` for the first crawl that it does not know.
+/// `NOCRAWL` for the first unknown crawl.
 pub fn check_known<K: Store>(index: &mut Index<K>, ks: &mut K, crawls: &[&[u8]]) -> Result<()> {
     for &crawl in crawls {
         if index.standing(ks, crawl)?.is_none() {

@@ -71,7 +71,8 @@ pub enum Stored<V> {
     Packed(packed::Value),
 }
 
-/// A value, and the name under which a lookup found it: the stored spelling of a hash, or a crawl.
+/// A value, and the name under which a lookup found it: the hash in its stored notation, or a
+/// crawl.
 pub type Under<V> = (Vec<u8>, Stored<V>);
 
 impl<V: AsRef<[u8]>> AsRef<[u8]> for Stored<V> {
@@ -133,7 +134,7 @@ impl Store for MemoryKeyspace {
     }
 
     fn mark(&mut self, key: &Vec<u8>) -> Result<()> {
-        // An empty index has no key.
+        // A packed index is never stored empty, so an empty value represents the marker.
         self.keys.insert(key.clone(), Plain::Native(Box::default()));
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! Stray keys: keys of crawls that are in no set. A client deleted the crawl without these keys, or
-//! wrote them without registering the crawl.
+//! Stray keys: keys of crawls that are in no set. Either a client deleted the crawl but left these
+//! keys behind, or a client wrote the keys without registering the crawl.
 
 use crawlspace_host::keyspace::Batch;
 
@@ -59,8 +59,8 @@ pub(super) fn stray_of<K: Store>(
     if is_known || is_of_another_index(ks, key, prefix_len) || !looks_ours(ks, key, which) {
         return Ok(None);
     }
-    // Plain clients can commit a crawl whose id ends like the name of another key: its records are
-    // at this key.
+    // Plain clients can commit a crawl whose id ends like the name of another key. This key then
+    // contains the records of that crawl.
     let is_records = match name.strip_prefix(RECORDS) {
         Some(crawl) => index.crawls.state(ks, crawl)?.is_some(),
         None => false,
@@ -78,7 +78,7 @@ fn is_of_another_index<K: Store>(ks: &mut K, key: &[u8], prefix_len: usize) -> b
         .flat_map(|which| memchr::memmem::find_iter(key, which.around().0));
     let ends: Vec<usize> = starts.filter(|&at| at > prefix_len).collect();
     if ends.len() > MAX_NESTED {
-        return true; // if in doubt, it must not be deleted
+        return true; // if in doubt, the key must not be deleted
     }
     // `h:claims` may be the records of crawl `claims`, or the claims of the index with the prefix
     // `h:`.
@@ -104,7 +104,7 @@ const MAX_NESTED: usize = 64;
 
 /// Returns true if a key of an unknown crawl has the content that such a key must have. Other
 /// applications may use names such as `h:session` in the same database. A crawler may also store
-/// its requirements in this database and the crawl in another.
+/// its requirements in this database and its crawl in a different database.
 fn looks_ours<K: Store>(ks: &mut K, key: &[u8], which: CrawlKey) -> bool {
     let key = ks.name(&[key]);
     let mut batch = Batch::default();

@@ -14,11 +14,12 @@ use super::store::Store;
 pub(super) struct Lacks {
     /// Missing amount, by name of the sum. Negative if the sum is too high.
     pub(super) by_name: BTreeMap<&'static [u8], i64>,
-    /// Sizes of canceled crawls in bytes, which the sum may include.
+    /// Total size of canceled crawls in bytes, which the sum may include.
     pub(super) canceled_size: i64,
 }
 
-/// Returns the key with the committed counts of a crawl, and the text before their names.
+/// Returns the key that contains the committed counts of a crawl, and the prefix of their field
+/// names.
 fn committed_in<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,

@@ -1,5 +1,5 @@
-//! Random histories of commands, compared with a model that uses no keys. The index must contain
-//! the same data as a replay of the commits of all remaining crawls.
+//! Applies random histories of commands, and compares the index with a model that uses no keys. The
+//! index must contain the same data as a replay of the commits of all remaining crawls.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,8 +54,8 @@ enum Op {
         /// The crawl that has the original, according to the revisit.
         original: Option<usize>,
     },
-    /// A file is opened under one name and closed under another, which other crawls may use as
-    /// well.
+    /// A file is opened under one name and closed under a different name, which other crawls may
+    /// also use.
     Wacz {
         crawl: usize,
         size: u16,
@@ -77,7 +77,7 @@ enum Op {
     Purge {
         keep: Vec<usize>,
     },
-    /// A plain client adds a record, in another spelling if the hash has one.
+    /// A plain client adds a record, in a different notation if the hash has several notations.
     PlainAdd {
         crawl: usize,
         hash: usize,
@@ -582,7 +582,7 @@ impl World {
                 let reply = reply.unwrap();
                 match model.commit(*crawl) {
                     Some((new, _)) if model.crawls[crawl].plainly => {
-                        // Before, the lists of holders did not name the crawl.
+                        // Until then, the lists of holders lacked the crawl.
                         let Ok(Reply::Array(figures)) = &reply else {
                             panic!("{reply:?}")
                         };
@@ -807,7 +807,7 @@ impl World {
             return;
         };
         if self.index.places.shown() != "plain" {
-            return; // plain clients cannot write to it
+            return; // plain clients cannot write to a packed index
         }
         // The documentation defines neither a second commit of a crawl by plain clients, nor an
         // interrupted commit by the module.
@@ -829,7 +829,7 @@ impl World {
             merged.keys().find(same).is_some_and(|other| other != field)
         };
         if fields.keys().any(spelled_otherwise) {
-            return; // plain commands treat another spelling as another hash
+            return; // plain commands treat another notation as a different hash
         }
         for field in fields.keys() {
             if !self.ks.hash_has(&key(&[b"allhashes"]), field).unwrap() {

@@ -1,8 +1,8 @@
 //! Restores a continued crawl to the state of its last commit.
 //!
 //! `h:<crawl>:baseline` stores that state: `baseline.<count>`, `hashes`, `wacz` (length of the WACZ
-//! list), and `commits`. For later changes that cannot be derived from the counts, it also stores
-//! the values before their first change:
+//! list), and `commits`. If a later change cannot be derived from the counts, the baseline also
+//! stores the value before the first change:
 //!
 //! - `undo.wacz.<i>`: the old list element
 //! - `undo.dep.<crawl>`: the old number of revisits (empty: no dependency yet, `0`: a dependency
@@ -11,8 +11,8 @@
 //! - `undo.ref.<uuid>`: a new set of references
 //! - `undo.member.<length of uuid>:<uuid><reference>`: a new member of an existing set
 //!
-//! A commit renames `undo.` to `merging-undo.`, and saves its own counts as `merging.`. When the
-//! commit ends, it deletes both groups of fields.
+//! A commit renames the `undo.` fields to `merging-undo.`, and saves its own counts in `merging.`
+//! fields. When the commit ends, it deletes both groups of fields.
 
 use crawlspace_host::text::parse_unsigned;
 
@@ -32,7 +32,7 @@ fn parse_member(what: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// Saves the value of `what` before its first change since the last commit, or since the start of a
-/// running commit. Only crawls that can be restored to a commit need this.
+/// running commit. Saves nothing for crawls that cannot be restored to a commit.
 pub fn save_for_undo<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -76,7 +76,7 @@ pub fn begin_baseline<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) 
     Ok(())
 }
 
-/// Ends a commit: its counts become the baseline.
+/// Ends a commit: the counts of the commit become the baseline.
 pub fn end_baseline<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -130,8 +130,8 @@ pub fn note_files<K: Store>(
     Ok(())
 }
 
-/// Restores a continued crawl's counts, WACZ list and dependencies to its last commit. Its hashes must have been
-/// restored before.
+/// Restores the counts, the WACZ list and the dependencies of a continued crawl to the state of its last commit.
+/// The hashes of the crawl must already have been restored.
 pub fn restore_baseline<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
     let baseline = index.crawls.key(ks, crawl, CrawlKey::Baseline);
     let counts_key = index.crawls.key(ks, crawl, CrawlKey::Counts);
@@ -281,8 +281,8 @@ pub fn file_before<K: Store>(ks: &mut K, baseline: &K::Name, i: u64) -> Result<O
 }
 
 /// Makes the current state of a committed crawl its baseline, before it is continued. `allcounts`
-/// already includes writes by plain clients since the last commit, and a cancel must keep these
-/// writes.
+/// already includes counts that plain clients added since the last commit, and a cancel must keep
+/// them.
 pub fn rebase<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
     let [baseline, counts_key, waczs] = [CrawlKey::Baseline, CrawlKey::Counts, CrawlKey::Waczs]
         .map(|key| index.crawls.key(ks, crawl, key));

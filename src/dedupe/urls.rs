@@ -1,12 +1,13 @@
 //! The URL index: finds the captures of a URL without reading all records.
 //!
 //! `h:<crawl>:urls` is a sorted set of the crawl's hashes. The score of each hash combines a
-//! fingerprint of the URL of its record with the minute of its date. Therefore the candidates for a
+//! fingerprint of the URL and the minute of the date of its record. Therefore, the candidates for a
 //! URL are adjacent, newest first. A lookup then compares the URLs and dates of their records. The
-//! field `urls` of `crawlspace` enables the URL index; without it no key is written or read.
+//! field `urls` of `crawlspace` enables the URL index; without this field, no `urls` key is written
+//! or read.
 //!
-//! Version 0.1.0 used positive scores of the URL alone, and new scores are negative. A set may
-//! contain both kinds until the URL index is switched on again.
+//! Version 0.1.0 used positive scores that depend only on the URL; the current scores are negative.
+//! A set may contain both kinds until the URL index is switched on again.
 
 pub use crawlspace_compact::limits::dedupe::{CAPTURES, MAX_CAPTURES};
 use std::cmp::Reverse;
@@ -46,8 +47,8 @@ fn stored_url(url: &[u8], profile: Profile) -> Vec<u8> {
     given.as_stored(profile, &mut room).url.to_vec()
 }
 
-/// Returns true if the entry of a hash does not match the crawl's record. With `mends`, corrects
-/// the entry.
+/// Compares the entry of a hash with the crawl's record. Returns true if they do not match. With
+/// `mends`, corrects the entry.
 pub(super) fn correct<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -113,18 +114,18 @@ fn seen_record<K: Store>(
     }
 }
 
-/// The hashes of a crawl with the scores of a URL. Valid for one slice, during which the set does
-/// not change.
+/// The hashes of a crawl whose scores are in the range of a URL. Valid for one slice, during which
+/// the set does not change.
 struct Candidates<N> {
     key: N,
     scores: RangeInclusive<f64>,
-    /// Ranks of the hashes that are not read yet. `None` before the first read, because the first
-    /// batch usually has all hashes of a URL.
+    /// Ranks of the hashes that were not read yet. `None` before the first read: the ranks are
+    /// usually not needed, because the first batch contains all hashes of a URL.
     ranks: Option<Range<u64>>,
 }
 
 impl<N: Clone + AsRef<[u8]>> Candidates<N> {
-    /// Starts after the hash `last`, which had this score.
+    /// Creates candidates that start after the hash `last`, which had this score.
     fn behind<K: Store<Name = N>>(
         ks: &mut K,
         key: N,
@@ -189,9 +190,9 @@ impl<N: Clone + AsRef<[u8]>> Candidates<N> {
     }
 }
 
-/// Returns the job that switches the URL index on or off. Its reply is a map of the state and of
-/// the numbers of crawls and records in the URL index. Switching it on again adds the records that
-/// plain clients have written since.
+/// Returns the job that switches the URL index on or off. Its reply is a map with the state and
+/// with the numbers of crawls and records in the URL index. Switching the URL index on again adds
+/// the records that plain clients have written since then.
 ///
 /// # Errors
 /// The job fails with `WRONGTYPE` if a key holds another type, and with errors of the server.
@@ -354,8 +355,8 @@ async fn captures<K: Store>(
                 hashes.clear();
                 let more = candidates.next(ks, &mut hashes)?;
                 if !hashes.is_empty() && index.places.packed_key().is_some() {
-                    // If records are packed, they are in another key. A user who may not read the
-                    // plain key must not see the packed records.
+                    // Packed records are in another key. A user who may not read the plain key must
+                    // not see the packed records either.
                     let records = index.crawls.key(ks, crawl, CrawlKey::Records);
                     ks.hash_len(&records)?;
                 }
@@ -390,8 +391,8 @@ async fn captures<K: Store>(
     Ok(found)
 }
 
-/// Returns the score of the oldest capture that may still be in the reply once the limit is
-/// reached. Captures of the same minute may be newer than this capture.
+/// Once the limit is reached, returns the score of the oldest capture that may still be in the
+/// reply. Other captures of the same minute may be newer than this capture.
 fn last_wanted(found: &Captures, url: &[u8], limit: u64) -> Option<f64> {
     let ((Reverse(oldest), ..), _) = found.last_key_value()?;
     (found.len() as u64 >= limit).then(|| score(url, *oldest))

@@ -1,4 +1,4 @@
-//! The list of WACZ files of a crawl: `c:<crawl>:wacz`, a JSON object for each file.
+//! The list of WACZ files of a crawl: `c:<crawl>:wacz`, with one JSON object per file.
 
 pub use crawlspace_compact::limits::dedupe::{FILENAME_BYTES, WACZ_HASH_BYTES};
 use serde::Deserialize;
@@ -95,7 +95,7 @@ impl WaczEntry {
         }
     }
 
-    /// Returns true if the file is finished. Its hash may be unknown.
+    /// Returns true if the file is finished. The hash of a finished file may be unknown.
     pub fn is_closed(&self) -> bool {
         self.size.is_some()
     }

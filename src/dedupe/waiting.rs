@@ -1,8 +1,8 @@
 //! Revisits that Browsertrix's importer counted before it found their originals.
 //!
-//! The importer stores them in two hashes per payload hash: `rev:<hash>:c` maps a crawl to its
-//! number of revisits, and `rev:<hash>:s` maps a crawl to their bytes. A commit that adds the
-//! original adds the saved bytes to the counts of these crawls.
+//! The importer stores these revisits in two Redis hashes per payload hash: `rev:<hash>:c` maps a
+//! crawl to its number of revisits, and `rev:<hash>:s` maps a crawl to their bytes. A commit that
+//! adds the original adds the saved bytes to the counts of these crawls.
 
 use crawlspace_host::keyspace::{Batch, KeyType};
 use crawlspace_host::text::parse_signed;
@@ -20,12 +20,12 @@ use super::store::Store;
 /// Prefix of the hash in both key names.
 const WAITING: &[u8] = b"rev:";
 
-/// Number of records of a commit per step of a scan over all key names. Looking up the revisits of
-/// this many records takes longer than one step.
+/// Number of records in a commit for each step that a scan over all key names may take. Looking up
+/// the revisits of this number of records takes longer than one step.
 const RECORDS_A_STEP: u64 = 16;
 
 /// Returns true if such revisits may exist for a commit of `records` hashes. If the server has few
-/// keys compared with this number, scans the key names; otherwise one lookup per hash is faster.
+/// keys compared with `records`, scans the key names. Otherwise, one lookup per hash is faster.
 pub(super) async fn may_have_waiting<K: Store>(lent: &Lent<K>, records: u64) -> Result<bool> {
     if !lent.with(|index, ks| was_imported_to(index, ks))? {
         return Ok(false);
@@ -54,7 +54,7 @@ pub(super) async fn may_have_waiting<K: Store>(lent: &Lent<K>, records: u64) -> 
 }
 
 /// Returns true if an importer has written to the index. An importer stores its progress from the
-/// first package on, and the time at which it ended.
+/// first package on, and stores the time at which it ends.
 fn was_imported_to<K: Store>(index: &mut Index<K>, ks: &mut K) -> Result<bool> {
     let names = index.names();
     Ok(index.profile() == Profile::Browsertrix
@@ -102,7 +102,8 @@ pub(super) fn count_waiting<K: Store>(
     Ok(())
 }
 
-/// Adds to the bytes that the crawl `waiting` saved, while `crawl` is being committed.
+/// Adds to the number of bytes that the crawl `waiting` saved. `crawl` is the crawl that is being
+/// committed.
 fn add_saved<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -116,7 +117,7 @@ fn add_saved<K: Store>(
     let [counts_key, baseline] =
         [CrawlKey::Counts, CrawlKey::Baseline].map(|key| index.crawls.key(ks, waiting, key));
     if counts::read(ks, &counts_key, CONSERVED_SIZE).is_err() {
-        return Ok(()); // a repair resets it
+        return Ok(()); // a repair resets this count
     }
     counts::add(ks, &counts_key, CONSERVED_SIZE, saved)?;
     match standing {

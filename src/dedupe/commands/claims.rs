@@ -1,8 +1,8 @@
 //! `DEDUPE.CLAIM` and `DEDUPE.UNCLAIM`, and the clients that block on a claim.
 //!
 //! The command that ends a claim serves the blocked clients in order of arrival: either the first
-//! one gets the claim, or all of them get the new record. If the claim expires, a timer serves
-//! them.
+//! client gets the claim, or all clients get the new record. If the claim expires, a timer serves
+//! the clients.
 
 use std::collections::VecDeque;
 use std::os::raw::c_int;
@@ -38,7 +38,7 @@ struct Wish {
     /// Duration of the claim, in milliseconds.
     ms: u64,
     with_wacz: bool,
-    /// True if the client wants the record as one text.
+    /// True if the client wants the record as a single string.
     as_text: bool,
 }
 
@@ -210,8 +210,8 @@ fn pending_reply(holder: &[u8], deadline: Millis, now: Millis) -> Reply {
     ])
 }
 
-/// Returns true if any client blocks on a claim. This check is cheap: it does not look for the
-/// claimed hashes.
+/// Returns true if any client blocks on a claim. This check is cheap, because it does not consider
+/// the claimed hashes.
 pub fn anybody_waits() -> bool {
     metrics::CLAIMS_PENDING.get() > 0
 }
@@ -251,7 +251,7 @@ pub fn serve(db: c_int, prefix: &[u8], keys: &mut RedisKeyspace, digests: Option
 }
 
 impl Waiters {
-    /// Updates the metric, and sets the alarm for the next claim or wait that ends.
+    /// Updates the metric, and sets the alarm for the earliest end of a claim or of a wait.
     fn arrange(&self) {
         self.show();
         let ends = self.line.all.iter().map(|waiting| waiting.wish.deadline);
@@ -281,7 +281,7 @@ fn end_waits() {
         let reply = pending_reply(&waiting.wish.holder, waiting.wish.deadline, now);
         waiting.answer(Ok(reply));
     }
-    // If writes are impossible now, set no alarm for expired claims; they are handled later.
+    // If writes are impossible now, set no alarm for expired claims, which are handled later.
     let ends = waiters.line.all.iter().map(|waiting| waiting.wish.deadline);
     if let Some(first) = ends
         .chain(waiters.line.until())
@@ -317,7 +317,7 @@ fn awake(ctx: Ctx) {
     }
 }
 
-/// Ends the waits of clients that claim for a canceled crawl.
+/// Ends the waits of clients that want a claim for a canceled crawl.
 pub fn cancel_waiters(db: c_int, prefix: &[u8], crawl: &[u8]) {
     if anybody_waits() {
         let canceled = Err(Error::Canceled(crawl.to_vec()).to_string());
@@ -328,7 +328,7 @@ pub fn cancel_waiters(db: c_int, prefix: &[u8], crawl: &[u8]) {
     }
 }
 
-/// Sends `answer` to the blocked clients that `meant` selects.
+/// Sends `answer` to the blocked clients for which `meant` returns true.
 fn end_waiting(answer: &Result<Reply, String>, meant: impl Fn(&Waiter) -> bool) {
     let mut waiters = WAITERS.borrow();
     waiters.line.end(answer, meant);

@@ -49,7 +49,7 @@ impl Act for ListCrawls {
 }
 
 /// Returns the progress of the jobs that commit, cancel or remove crawls of an index. If a crawl
-/// has several jobs, returns the progress of the first.
+/// has several jobs, returns the progress of the first job.
 fn under_way(db: c_int, prefix: &[u8]) -> UnderWay {
     let mut found = UnderWay::new();
     job::each(|id, completion| {

@@ -47,7 +47,7 @@ impl Cached for CachedIndex {
 
 static INDEXES: Registry<CachedIndex> = Registry::new(&metrics::INDEXES);
 
-/// Indexes whose merged index was written recently by plain clients. The value is true if a key was
+/// Indexes to whose merged index plain clients wrote recently. The value is true if a key was
 /// deleted or is about to be deleted.
 static INVALIDATED: MainThread<FxHashMap<Box<[u8]>, bool>> =
     MainThread::new(FxHashMap::with_hasher(FxBuildHasher));
@@ -117,8 +117,8 @@ pub fn with_place<T>(
     })
 }
 
-/// Returns false if the packed index with this prefix certainly has nothing of a crawl. Does not call
-/// the server.
+/// Returns false if the packed index with this prefix certainly contains no data of a crawl. Does not
+/// call the server.
 pub fn may_have_packed(db: c_int, prefix: &[u8], crawl: &[u8]) -> bool {
     let has = INDEXES.with_cached((db, prefix), |cached| {
         Some(cached.place.as_ref()?.peek()?.has_crawl(crawl))
@@ -126,7 +126,7 @@ pub fn may_have_packed(db: c_int, prefix: &[u8], crawl: &[u8]) -> bool {
     has != Some(false)
 }
 
-/// Runs `act` on the index of a command call, with errors as text.
+/// Runs `act` on the index of a command call, and converts errors to strings.
 pub fn on_index<T>(
     call: &mut Call<'_>,
     act: impl FnOnce(&mut CachedIndex, &mut RedisKeyspace) -> Result<T>,
@@ -134,7 +134,7 @@ pub fn on_index<T>(
     with_index(call.db, call.prefix, &mut call.keys, act).map_err(|e| e.to_string())
 }
 
-/// Keys of an index for a permission check.
+/// Keys of an index, as arguments of a permission check.
 #[derive(Clone, Copy)]
 pub enum Keys<'a> {
     /// A key that exists once per index.
@@ -209,8 +209,8 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
 }
 
 /// Records that an index must be invalidated, because a plain client wrote to its merged index (under either of its
-/// names), or because the index lost a key that determines the owners of hashes. A timer then invalidates what the
-/// index stores about spellings and holders.
+/// names), or because the index lost a key that determines the owners of hashes. A timer then invalidates the
+/// stored information about notations and holders.
 fn note_invalidated(ctx: Ctx, (db, key): (c_int, &[u8]), prefix: &[u8], role: Shared) {
     if prefix.len() > PREFIX_BYTES {
         return;
@@ -230,7 +230,7 @@ fn note_invalidated(ctx: Ctx, (db, key): (c_int, &[u8]), prefix: &[u8], role: Sh
 }
 
 /// Clears the `written` flag of indexes that plain clients wrote to. The flag means that every hash is stored only in
-/// the spelling that the module writes.
+/// the notation that the module writes.
 extern "C" fn invalidate_noted(ctx: RawCtx, _: *mut c_void) {
     // SAFETY: the server hands a live context to this callback, on its main thread.
     let ctx = unsafe { Ctx::new(ctx) };
@@ -257,8 +257,8 @@ extern "C" fn invalidate_noted(ctx: RawCtx, _: *mut c_void) {
                 index.write_spelling(keys)
             };
             visit(ctx, &scope, |(db, prefix), keys, here| {
-                // While the slot is being migrated, keys appear and disappear without being
-                // changed.
+                // While the slot is being migrated, keys appear and disappear although no client
+                // changes them.
                 if here.is_ok() {
                     let _ = with_index(db, prefix, keys, mark);
                 }

@@ -119,8 +119,8 @@ pub fn submit(
     job: Job<RedisKeyspace>,
     may_attach: bool,
 ) -> Result<Answer, String> {
-    // Replicate the writes of the command before the writes of the job, and close every key that
-    // the job may free.
+    // Replicate the writes of the command before those of the job, and close every key that the job
+    // may free.
     call.keys.release();
     let job = IndexJob {
         db: call.db,
@@ -135,7 +135,7 @@ pub fn submit(
     }
 }
 
-/// Starts packing an index, without a client that waits for the end.
+/// Starts packing an index in the background. No client waits for the result.
 pub fn start_packing(db: c_int, prefix: &[u8], job: Job<RedisKeyspace>) {
     let kind = JobKind::Shrinks;
     let id = JobId::new("index", db, prefix, true, "pack", &[]);
@@ -157,7 +157,7 @@ pub fn submit_reading(
     job: Job<RedisKeyspace>,
 ) -> Result<Answer, String> {
     let id = id(call, JobKind::Reads, work, arguments);
-    // Two equal calls may come from different users, so each call starts its own job.
+    // Equal calls may come from different users, so each call starts its own job.
     submit(call, JobKind::Reads, id, job, false)
 }
 
@@ -271,8 +271,8 @@ fn permit_removal_of_others(call: &mut Call<'_>, kept: &[&[u8]]) -> Result<(), S
     permit_references(call, &others)
 }
 
-/// Checks that the user may write the sets of references of these crawls, which are removed with
-/// them.
+/// Checks that the user may write the sets of references of these crawls, because these sets are
+/// removed together with the crawls.
 fn permit_references(call: &mut Call<'_>, crawls: &[&[u8]]) -> Result<(), String> {
     let user = call.user();
     let references = on_index(call, |cached, keys| {

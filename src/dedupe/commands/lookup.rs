@@ -18,10 +18,11 @@ use crawlspace_host::server::reply::{send_array, send_bulk, send_int, send_nil};
 use super::indexes::{self, on_index};
 use super::metrics;
 
-/// True after a look-up in a packed index. Until then, [`Act::act_shortly`] returns without trying.
+/// True after a look-up in a packed index. Until then, [`Act::act_shortly`] returns immediately.
 static MAY_BE_SHORT: AtomicBool = AtomicBool::new(false);
 
-/// Passes hashes in the spelling that the module writes to the key space, which can reuse these server strings.
+/// Offers hashes that are in the notation that the module writes to the key space, which can reuse their server
+/// strings.
 pub fn offer<'a>(
     keys: &mut RedisKeyspace,
     profile: Profile,

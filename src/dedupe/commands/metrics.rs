@@ -4,7 +4,7 @@ use crawlspace_host::server::metric::Metric;
 
 /// Number of hashes looked up by `DEDUPE.LOOKUP`.
 pub static LOOKUPS: Metric = Metric::new(c"lookups");
-/// Number of hashes looked up that were found.
+/// Number of looked-up hashes that were found.
 pub static HITS: Metric = Metric::new(c"hits");
 /// Number of `response` records added.
 pub static ADDS: Metric = Metric::new(c"adds");

@@ -1,8 +1,9 @@
 //! Commands of plain clients on packed indexes: `HGET`, `HSETNX`, `HLEN`, `HSCAN`, `RENAME` and `RENAMENX`.
 //!
-//! A [filter](crawlspace_host::server::filter) renames these commands if the setting
-//! `dedupe-plain-commands` is on and their key may be a hash of a packed index of this server. The
-//! commands here then read and write the packed index, or run the server's own command.
+//! If the setting `dedupe-plain-commands` is on, a [filter](crawlspace_host::server::filter)
+//! redirects these commands to the commands in this module whenever their key may be a hash of a
+//! packed index on this server. The commands here read and write the packed index, or run the
+//! server's own command.
 
 use std::ffi::CStr;
 use std::os::raw::{c_int, c_void};
@@ -38,7 +39,7 @@ use crawlspace_host::server::turn;
 use super::indexes::{self, RedisIndex, with_index, with_place};
 use super::{claims, jobs, metrics, settings};
 
-/// Prefixes of packed indexes, and the databases with these indexes.
+/// Prefixes of packed indexes, and the databases that contain these indexes.
 struct Prefixes {
     known: FxHashMap<Box<[u8]>, SmallVec<[c_int; 1]>>,
     /// True if a timer will look for the indexes.
@@ -58,7 +59,7 @@ fn documents<'p, 'k>(
     prefixes: &'p Prefixes,
     key: &'k [u8],
 ) -> Option<impl Iterator<Item = (&'k [u8], Document<'k>)> + use<'p, 'k>> {
-    // This runs for keys of other programs, too, so it first makes the checks that take no time.
+    // This runs for keys of other programs, too, so the cheapest checks come first.
     if !Document::may_be_merged(key) && !LENGTHS.any(key, RECORDS) {
         return None;
     }
@@ -83,7 +84,7 @@ fn rename(words: &Words<'_>) -> Option<&'static str> {
     let mut meant = documents(&prefixes, words.get(1))?;
     let may_be_packed = meant.any(|(prefix, document)| match document {
         Document::Merged => true,
-        // Records of other crawls, such as the one that a crawler is writing, are plain.
+        // Records of other crawls, such as a crawl that a crawler is writing, are in plain hashes.
         Document::Records(crawl) => {
             let databases = &prefixes.known[prefix];
             let may_have = |&db: &c_int| indexes::may_have_packed(db, prefix, crawl);
@@ -100,8 +101,8 @@ fn rename_purge(words: &Words<'_>, name: &'static str) -> Option<&'static str> {
     is_packed.then_some(name)
 }
 
-/// Records that there may be a packed index with this prefix, and checks this later. A packed index that the running
-/// command creates is served from the next command on.
+/// Records that a packed index with this prefix may exist, and schedules a check. If the running command creates a
+/// packed index, plain commands are served from it starting with the next command.
 fn note(db: c_int, prefix: &[u8], is_packed: bool) {
     let Some(mut prefixes) = PREFIXES.try_borrow() else {
         return;
@@ -109,7 +110,7 @@ fn note(db: c_int, prefix: &[u8], is_packed: bool) {
     let known = prefixes.known.get_mut(prefix);
     let is_new = known.is_none();
     match known {
-        // No database is known yet, so that the key may be in any.
+        // No database is known yet, so the key may be in any database.
         Some(databases) if databases.is_empty() || databases.contains(&db) => return,
         Some(databases) => databases.push(db),
         None => {
@@ -118,7 +119,7 @@ fn note(db: c_int, prefix: &[u8], is_packed: bool) {
             prefixes.known.insert(prefix.into(), databases.into());
         }
     }
-    // On a replica, the other keys of an index change all the time.
+    // On a replica, keys of an index other than the packed index change all the time.
     prefixes.schedule(if is_packed { 0 } else { META_MS });
     if is_new && is_packed && settings::PLAIN_COMMANDS.get() {
         filter::set(turn::ctx(), Some(rename));
@@ -217,16 +218,18 @@ fn is_packed(keys: &mut RedisKeyspace, prefix: &[u8]) -> bool {
     }
 }
 
-/// Time without commits by plain clients after which the crawls that they committed are packed, in milliseconds.
+/// Time in milliseconds after the last commit by a plain client until the crawls that plain clients committed
+/// are packed.
 const QUIET_MS: u64 = 1000;
-/// Time after which new records of a running crawl that is committed already are packed, in milliseconds.
+/// Time in milliseconds after which new records of a running crawl are packed if the crawl is already
+/// committed.
 const RUNNING_MS: u64 = 60_000;
-/// Number of such records that are packed at once.
+/// Number of such records after which they are packed immediately.
 const RUNNING_RECORDS: u32 = 10_000;
 
 /// Plain records of committed crawls in packed indexes, which the module will pack.
 struct Unpacked {
-    /// The time at which the records of each scope are packed, and their number as far as it is known.
+    /// The time at which the records of each scope will be packed, and their number as far as known.
     due: FxHashMap<Box<[u8]>, (u64, u32)>,
     /// The time at which the next timer fires.
     alarm: Option<u64>,
@@ -237,17 +240,19 @@ static UNPACKED: MainThread<Unpacked> = MainThread::new(Unpacked {
     alarm: None,
 });
 
-/// Maximum number of indexes that wait for packing; others wait for their next commit.
+/// Maximum number of indexes that wait for packing. Further indexes are not packed before their
+/// next commit.
 const MAX_WAITING: usize = 4096;
 
-/// Packs the index soon after a plain client changed which crawls are committed.
+/// Schedules packing of an index after a plain client changed the set of committed crawls.
 pub fn note_commit(db: c_int, prefix: &[u8]) {
     if settings::PLAIN_COMMANDS.get() {
         absorb_after(db, prefix, QUIET_MS, true);
     }
 }
 
-/// Packs the plain records of an index after a time. With `restarts`, replaces an earlier time.
+/// Schedules packing of the plain records of an index after `delay_ms`. With `restarts`, replaces
+/// an earlier time.
 fn absorb_after(db: c_int, prefix: &[u8], delay_ms: u64, restarts: bool) {
     let Some(mut unpacked) = UNPACKED.try_borrow() else {
         return;
@@ -487,7 +492,8 @@ impl Instead for HScan<'static> {
     }
 }
 
-/// Returns the next cursor, the entries, and whether only their fields are wanted.
+/// Scans a hash. Returns the next cursor, the entries, and true if the reply must contain only
+/// their fields.
 fn scan(
     call: &InsteadCall<'_>,
     key: &[u8],
@@ -495,7 +501,8 @@ fn scan(
     words: &[&[u8]],
 ) -> Option<std::result::Result<(u64, Batch, bool), String>> {
     let (first, options) = (ScanPosition::parse(cursor), ScanOptions::parse(words));
-    // The server itself tells whether it accepts other cursors and options. Any hash can be used for this.
+    // For all other cursors and options, find out whether the server accepts them by running its own
+    // command on an existing hash.
     let unclear = options.filter(|options| !options.without_values).is_none();
     if unclear || first.is_none() {
         let meta = on_document(call, key, false, |index, _, _| {
@@ -509,7 +516,8 @@ fn scan(
         }
     }
     let options = options?;
-    // No reply contains a cursor that only the server accepts, so nothing is left there.
+    // No reply of this module contains a cursor that only the server accepts, so a scan at such a
+    // cursor has no further entries.
     let mut position = first;
     let (mut found, mut read) = (Batch::default(), 0);
     while let Some(at) = position.filter(|_| read < options.count) {
@@ -628,7 +636,7 @@ fn refuse_purge(call: &InsteadCall<'_>) -> Option<std::result::Result<(), String
     if call.is_replicated() {
         return None;
     }
-    // The server has checked the first key only.
+    // The server has checked the permissions of the first key only.
     let user = User::current(call.ctx);
     if let Err(error) = user.check(&RmString::new(to), Access::Write) {
         return Some(Err(error));

@@ -137,7 +137,7 @@ impl Internal for ChangePacked {
             }
             _ => Err("ERR syntax error: expected key CHUNK chunk, key APPLY records log, or key MARK content".into()),
         };
-        // Replicas also cache indexes.
+        // Replicas also cache indexes, so invalidate the cache.
         let (db, key) = (selected_db(call.ctx), call.key.clone());
         call.keys.release();
         indexes::on_change(call.ctx, Change::Key(db, key.as_ref()));
@@ -165,7 +165,7 @@ fn change<T: Native>(
 }
 
 /// Applies the changes of the master. `records` names the plain hash from which the master packed
-/// records; the hash on the replica has the same records.
+/// records; that hash on the replica contains the same records.
 fn apply(
     call: &mut InternalCall<'_>,
     records: &[u8],

@@ -9,11 +9,11 @@ use crate::dedupe::store::Store;
 
 /// Commit numbers of the crawl.
 const COMMITS: &[u8] = b"commits";
-/// Set if the lists of holders may not name the crawl for all of its hashes.
+/// Set if lists of holders may lack the crawl for some of its hashes.
 const FOUND: &[u8] = b"found";
 /// Number of records in the crawl after its last commit.
 const SEEN: &[u8] = b"hashes";
-/// Number of records that are both packed and plain.
+/// Number of records that are in both the packed index and the plain hash.
 const COPIED: &[u8] = b"copied";
 /// Number of fields that plain clients had added when a command of the module continued the crawl.
 const MORE: &[u8] = b"more";
@@ -50,7 +50,7 @@ impl<K: Store> Baseline<K> {
         Ok(())
     }
 
-    /// Returns true if the lists of holders may not name the crawl for all of its hashes.
+    /// Returns true if lists of holders may lack the crawl for some of its hashes.
     pub(crate) fn is_unrecorded(&self, ks: &mut K) -> Result<bool> {
         Ok(ks.hash_has(&self.key, FOUND)?)
     }
@@ -65,7 +65,7 @@ impl<K: Store> Baseline<K> {
         Ok(is_new)
     }
 
-    /// Returns the first commit number of the crawl if the lists of holders may not name it for all
+    /// Returns the first commit number of the crawl if lists of holders may lack the crawl for some
     /// of its hashes. Returns `u64::MAX` if the crawl has no commit number.
     pub(crate) fn unrecorded_number(&self, ks: &mut K) -> Result<Option<u64>> {
         Ok(match self.numbers(ks)?.first() {
@@ -88,13 +88,13 @@ impl<K: Store> Baseline<K> {
         Ok(())
     }
 
-    /// Returns the number of the crawl's packed records of which its plain hash has a copy.
+    /// Returns the number of packed records of the crawl that its plain hash also contains.
     pub(crate) fn copied(&self, ks: &mut K) -> Result<u64> {
         let copied = ks.hash_get(&self.key, COPIED)?;
         Ok(copied.and_then(|n| parse_unsigned(n.as_ref())).unwrap_or(0))
     }
 
-    /// Stores the number of records that are both packed and plain.
+    /// Stores the number of records that are in both the packed index and the plain hash.
     pub(crate) fn set_copied(&self, ks: &mut K, copied: u64) -> Result<()> {
         if copied != self.copied(ks)? {
             match copied {
@@ -116,7 +116,8 @@ impl<K: Store> Baseline<K> {
         counts::set(ks, &self.key, MORE, more)
     }
 
-    /// Deletes the number of fields that plain clients had added, after a commit merged them.
+    /// Deletes the count of fields that plain clients had added, after a commit has merged these
+    /// fields.
     pub(crate) fn drop_more(&self, ks: &mut K) -> Result<()> {
         ks.hash_del(&self.key, MORE)?;
         Ok(())

@@ -1,9 +1,10 @@
 //! Detects changes that other programs make to an index with plain commands.
 //!
 //! Browsertrix purges an index in steps. It renames `allcrawls` to `to-remove-crawls`, deletes the
-//! merged index and its counts, and then restores the crawls that it keeps one by one. Until its
-//! last step, the records of the crawls in `to-remove-crawls` exist nowhere else. Crawls that
-//! Browsertrix canceled after some of their hashes were merged are in `canceledcrawls`.
+//! merged index and its counts, and then restores the crawls that it keeps one by one. Until the
+//! last step of the purge, the keys of the crawls in `to-remove-crawls` are the only copy of their
+//! records. Crawls that Browsertrix canceled after some of their hashes were merged are in
+//! `canceledcrawls`.
 //!
 //! Such a purge changes the owners of hashes without updating the module's lists of holders. When
 //! the module detects a purge, it sets the field `untrusted` of the `crawlspace` key, and deletes
@@ -30,9 +31,9 @@ impl<K: Store> Index<K> {
         Ok(self.places.packed_len(ks, crawl)? > 0)
     }
 
-    /// Returns true if another program took a crawl with packed (that is, committed) records out of
-    /// `allcrawls`, but left its other keys in place. Returns false if the program deleted the
-    /// crawl, or if a new crawl has used the id since.
+    /// Returns true if another program removed a crawl with packed (that is, committed) records
+    /// from `allcrawls`, but left the crawl's other keys in place. Returns false if the program
+    /// deleted the crawl, or if a new crawl has since used the same id.
     pub(crate) fn was_set_aside(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         if self.places.packed_len(ks, crawl)? == 0 {
             return Ok(false);
@@ -42,7 +43,8 @@ impl<K: Store> Index<K> {
         }
         match self.standing(ks, crawl)? {
             Some(CrawlState::Unlisted) => {}
-            // If the crawl was never committed, its packed records are copies that a commit left.
+            // If the crawl was never committed, its packed records are copies that an interrupted
+            // commit left behind.
             Some(CrawlState::Uncommitted)
                 if !self.crawls.baseline(ks, crawl).numbers(ks)?.is_empty() => {}
             _ => return Ok(false),
@@ -65,7 +67,7 @@ impl<K: Store> Index<K> {
         Ok(is_uncommitted && !self.was_set_aside(ks, crawl)?)
     }
 
-    /// Returns the state of a crawl, including crawls that other programs took out of the sets and
+    /// Returns the state of a crawl, including crawls that other programs removed from the sets and
     /// crawls in no set. Returns `None` if there is no such crawl.
     pub(crate) fn standing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<CrawlState>> {
         if self.crawls.is_outgoing(ks, crawl)? {
@@ -101,8 +103,8 @@ impl<K: Store> Index<K> {
         }
     }
 
-    /// Returns true if the list of a hash's holders also contains its owner. This happens only if
-    /// another program changes the owner.
+    /// Returns true if the list of holders of a hash also contains the owner of the hash. This
+    /// happens only if another program changed the owner.
     pub(crate) fn is_owner_listed(
         &mut self,
         ks: &mut K,
@@ -115,8 +117,8 @@ impl<K: Store> Index<K> {
         })
     }
 
-    /// Returns true if the first record of the crawl is stored under a bare SHA-256, as Browsertrix
-    /// writes it.
+    /// Returns true if the hash of the crawl's first record is a SHA-256 without a label, as
+    /// Browsertrix writes it.
     pub(crate) fn has_bare_fields(&mut self, ks: &mut K, crawl: &[u8]) -> bool {
         let records = self.crawls.key(ks, crawl, CrawlKey::Records);
         let (mut cursor, mut first) = (ks.cursor(), Batch::default());
@@ -147,15 +149,15 @@ impl<K: Store> Index<K> {
     }
 
     /// Returns true if plain clients may have added fields to a continued crawl after a command of
-    /// the module continued it. Fields that they added before are committed.
+    /// the module continued it. Fields that plain clients added before that command are committed.
     pub(crate) fn has_unclear_fields(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         let committed = self.crawls.baseline(ks, crawl).more(ks);
         Ok(self.unseen_fields(ks, crawl)? != Some(committed))
     }
 
     /// Returns the number of fields of a crawl that no command of the module listed. The number is
-    /// negative if plain clients deleted some, and `None` if no commit of the module counted the
-    /// fields.
+    /// negative if plain clients deleted fields. Returns `None` if no commit by the module has
+    /// counted the fields.
     pub(crate) fn unseen_fields(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<i64>> {
         let Some(seen) = self.crawls.baseline(ks, crawl).seen(ks)? else {
             return Ok(None);

@@ -18,7 +18,7 @@ pub type Millis = u64;
 pub struct Claim {
     /// Unique id of this claim. Tokens only increase.
     pub token: u64,
-    /// Time at which the claim expires unless it is settled before.
+    /// Time at which the claim expires, unless it is settled before that time.
     pub deadline: Millis,
     /// The crawl that holds the claim.
     pub crawl: Vec<u8>,
@@ -106,9 +106,9 @@ impl<K: Store> Claims<K> {
         Ok(())
     }
 
-    /// Refuses a stale token: another token holds a claim on one of the hashes, and this token
-    /// holds none. Accepts the token of an expired claim if no other client has claimed the hash
-    /// since.
+    /// Refuses a stale token, that is, a token without a claim on any of the hashes while another
+    /// token holds a claim on one of them. Accepts the token of an expired claim if no other client
+    /// has claimed the hash since.
     ///
     /// # Errors
     /// `STALE` if another token holds the claim; `WRONGTYPE` if a key holds another type; errors of

@@ -1,5 +1,5 @@
-//! The counters in `crawlspace`: the last numbers assigned to a commit, a claim and a visible
-//! crawl.
+//! The counters in `crawlspace`: the numbers that were last assigned to a commit, to a claim, and
+//! to a visible crawl.
 
 use crate::dedupe::counts;
 use crate::dedupe::error::Result;

@@ -53,7 +53,7 @@ struct CachedCrawl<N> {
     counts: N,
     is_committed: Option<bool>,
     is_uncommitted: Option<bool>,
-    /// True if every field of its records is known to have the spelling that the module writes.
+    /// True if every field of its records is known to be in the notation that the module writes.
     is_written: Option<bool>,
 }
 
@@ -141,13 +141,13 @@ impl<K: Store> Crawls<K> {
         is_finished.then_some(&known.records)
     }
 
-    /// Returns true if every field of the crawl's records is known to have the spelling that the module writes.
-    /// Returns `None` if that was not checked yet.
+    /// Returns true if every field of the crawl's records is known to be in the notation that the module writes.
+    /// Returns `None` if this was not checked yet.
     pub(super) fn is_written(&self, crawl: &[u8]) -> Option<bool> {
         self.get(crawl)?.is_written
     }
 
-    /// Records whether every field of the crawl's records has the spelling that the module writes.
+    /// Records whether every field of the crawl's records is in the notation that the module writes.
     pub(super) fn set_written(&mut self, ks: &mut K, crawl: &[u8], is: bool) {
         self.cached(ks, crawl).is_written = Some(is);
     }
@@ -210,7 +210,7 @@ impl<K: Store> Crawls<K> {
         Ok(())
     }
 
-    /// Returns the state of the crawl; `None` if the index does not know it.
+    /// Returns the state of the crawl, or `None` if the index has no such crawl.
     pub(crate) fn state(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<CrawlState>> {
         let committed = self.is_committed(ks, crawl)?;
         let uncommitted = self.is_uncommitted(ks, crawl)?;
@@ -238,7 +238,7 @@ impl<K: Store> Crawls<K> {
         ks.exists(&self.outgoing)
     }
 
-    /// Returns true if a purge by another program took the crawl out of `allcrawls`, and has not
+    /// Returns true if a purge by another program removed the crawl from `allcrawls`, and has not
     /// yet put it back or deleted it.
     pub(crate) fn is_outgoing(&self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(self.are_purged(ks) && ks.set_has(&self.outgoing, crawl)?)
@@ -256,8 +256,8 @@ impl<K: Store> Crawls<K> {
             || self.is_canceled(ks, crawl)?)
     }
 
-    /// Refuses an operation if it would remove a crawl's committed records together with its
-    /// uncommitted ones.
+    /// Refuses an operation that would remove a crawl's committed records together with its
+    /// uncommitted records.
     ///
     /// # Errors
     /// `PURGING` for a crawl in `to-remove-crawls`.
@@ -281,7 +281,7 @@ impl<K: Store> Crawls<K> {
 }
 
 impl<K: Store> Index<K> {
-    /// Returns true if every field of the crawl's records is known to have the spelling that the module writes.
+    /// Returns true if every field of the crawl's records is known to be in the notation that the module writes.
     pub(crate) fn has_written_records(&mut self, ks: &mut K, crawl: &[u8]) -> bool {
         if let Some(known) = self.crawls.is_written(crawl) {
             return known;
@@ -294,7 +294,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Invalidates the records of a crawl after a write by a plain client. From now on, lookups in
-    /// these records try every spelling.
+    /// these records try every notation.
     pub fn invalidate_records(&mut self, crawl: &[u8]) {
         if self.crawls.invalidate_records(crawl) {
             self.ledger.forget_unrecorded();

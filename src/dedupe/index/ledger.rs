@@ -1,9 +1,9 @@
 //! The holders of a hash, in commit order.
 //!
-//! The merged index names the owner of a hash. Every commit has a number: `commits` maps the number
-//! to the crawl, and `holders` maps a hash to the numbers of the later commits that also contained
-//! it. A crawl that a plain client committed gets a number when the module first reads it. The
-//! lists of holders do not name these *unrecorded* crawls, so their records must be searched.
+//! The merged index names the owner of a hash. Every commit has a number. `commits` maps the number
+//! to the crawl. `holders` maps a hash to the numbers of the later commits that also contained the
+//! hash. A crawl that a plain client committed gets a number when the module first reads it. Lists
+//! of holders may lack these *unrecorded* crawls, so the records of these crawls must be searched.
 
 use std::rc::Rc;
 
@@ -31,7 +31,7 @@ pub struct Ledger<K: Store> {
     meta: K::Name,
     /// True if any hash has a list of further holders; `None` if unknown.
     has_lists: Option<bool>,
-    /// Committed crawls that the lists of holders may not name.
+    /// Committed crawls that lists of holders may lack.
     unrecorded: Option<Rc<Unrecorded>>,
     /// All committed crawls, in commit order.
     in_order: Option<Rc<Unrecorded>>,
@@ -42,7 +42,7 @@ pub struct Ledger<K: Store> {
 }
 
 impl<K: Store> Ledger<K> {
-    /// Reads the state that cannot be derived from other keys later.
+    /// Reads the part of the state that cannot be derived from other keys later.
     pub(super) fn read(ks: &mut K, names: &Names<K::Name>) -> Result<Ledger<K>> {
         Ok(Ledger {
             commits: names.commits.clone(),
@@ -67,8 +67,8 @@ impl<K: Store> Ledger<K> {
         }
     }
 
-    /// Drops the cache of unrecorded crawls, because plain clients added to a crawl, or a crawl was
-    /// restored.
+    /// Drops the cache of unrecorded crawls after plain clients added to a crawl, or after a crawl
+    /// was restored.
     pub(crate) fn forget_unrecorded(&mut self) {
         self.unrecorded = None;
     }
@@ -91,12 +91,12 @@ impl<K: Store> Ledger<K> {
         self.has_lists = None;
     }
 
-    /// Returns true if any commit number is stored, so that there may be lists of holders.
+    /// Returns true if any commit number is stored. Only then can lists of holders exist.
     pub fn has_commits(&self, ks: &mut K) -> bool {
         ks.exists(&self.commits)
     }
 
-    /// Stores the crawl of a commit number.
+    /// Stores the crawl to which a commit number belongs.
     pub(crate) fn record(&self, ks: &mut K, number: u64, crawl: &[u8]) -> Result<()> {
         ks.hash_set(&self.commits, number.to_string().as_bytes(), crawl)?;
         Ok(())
@@ -147,8 +147,9 @@ impl<K: Store> Ledger<K> {
         self.unrecorded = Some(Rc::new(unrecorded));
     }
 
-    /// Returns the number of hashes to process between two checks of the time: fewer than `usual`
-    /// if there are unrecorded crawls, because each hash costs a lookup in every such crawl.
+    /// Returns the number of hashes to process between two checks of the time. The number is lower
+    /// than `usual` if unrecorded crawls exist, because each hash then takes a lookup in every such
+    /// crawl.
     pub fn batch(&self, usual: usize) -> usize {
         let looked = [&self.unrecorded, &self.in_order];
         let looked = looked.into_iter().flatten().map(|list| list.len()).max();
@@ -192,7 +193,7 @@ impl<K: Store> Ledger<K> {
         places.further_holders().set(ks, field, &numbers)
     }
 
-    /// Returns the crawl of a commit number.
+    /// Returns the crawl to which a commit number belongs.
     pub(crate) fn crawl_of(&self, ks: &mut K, number: u64) -> Result<Option<Vec<u8>>> {
         Ok(ks
             .hash_get(&self.commits, number.to_string().as_bytes())?
@@ -209,9 +210,8 @@ impl<K: Store> Index<K> {
         Ok(())
     }
 
-    /// Returns the first commit number of a crawl if the crawl might be missing from the lists of holders of
-    /// some of its hashes. This is the case if plain clients committed the crawl, or added to it since its
-    /// last commit.
+    /// Returns the first commit number of a crawl if lists of holders may lack the crawl for some of its
+    /// hashes. This is the case if plain clients committed the crawl, or added to it since its last commit.
     pub(crate) fn first_unrecorded(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<u64>> {
         if let Some(number) = self.crawls.baseline(ks, crawl).unrecorded_number(ks)? {
             return Ok(Some(number));
@@ -284,7 +284,7 @@ impl<K: Store> Index<K> {
         if !self.crawls.is_committed(ks, crawl)? || self.under_way.is_leaving(ks, crawl)? {
             return Ok(None);
         }
-        // While a continued crawl is committed again, its new hashes are not visible.
+        // While a continued crawl is being committed again, its new hashes are not visible.
         let committing = self.under_way.is_committing(ks, crawl)?;
         if (self.crawls.is_uncommitted(ks, crawl)? || committing)
             && self.crawls.is_listed(ks, crawl, digest)?
@@ -296,7 +296,8 @@ impl<K: Store> Index<K> {
     }
 
     /// Returns the first committed crawl, in commit order, that has the hash and is not its
-    /// `owner`, with its record. Skips crawls for which `excluded` returns true.
+    /// `owner`, together with the record of that crawl. Skips crawls for which `excluded` returns
+    /// true.
     pub(crate) fn next_holder(
         &mut self,
         ks: &mut K,
@@ -305,8 +306,8 @@ impl<K: Store> Index<K> {
         excluded: &dyn Fn(&[u8]) -> bool,
     ) -> Result<Option<Under<K::Value>>> {
         let numbers = self.ledger.holders(ks, &self.places, digest)?;
-        // A commit by a plain client may make its crawl the owner of a hash that another crawl
-        // owned.
+        // A commit by a plain client may have made the committed crawl the owner of a hash that
+        // another crawl owned.
         let plain = !self.ledger.is_trusted()
             || (self.crawls.is_committed(ks, owner)?
                 && self
@@ -349,7 +350,7 @@ impl<K: Store> Index<K> {
                 (Some(r), Some(l)) if r.0 <= l.0 => recorded.next().expect("peeked"),
                 (_, Some(_)) => {
                     let next = looked.next().expect("peeked");
-                    // If the module committed such a crawl again later, the lists of holders name
+                    // If the module has committed such a crawl again, the list of holders contains
                     // that later commit.
                     if candidates.iter().any(|(_, c)| *c == next.1) {
                         continue;

@@ -1,7 +1,7 @@
 //! A dedupe index: the keys that share a prefix, and their cache in memory.
 //!
 //! The keys are authoritative. Everything in memory except the prefix is a cache, which can be
-//! rebuilt from the keys. The module invalidates it when another client changes these keys.
+//! rebuilt from the keys. The module invalidates the cache when another client changes these keys.
 
 pub mod baseline;
 pub mod beside;
@@ -38,7 +38,7 @@ use super::store::Store;
 /// The version of the index format that this release writes.
 const FORMAT: &[u8] = b"1";
 
-/// Maximum number of crawls to examine when an index does not store its layout.
+/// Maximum number of crawls to examine if the index does not store its layout.
 const CRAWLS_LOOKED_AT: usize = 8;
 
 /// An index and its cache. Each part of the cache has its own file and private fields.
@@ -50,7 +50,7 @@ pub struct Index<K: Store> {
     registered: bool,
     /// True if the index keeps a key whose name is exactly the prefix.
     anchored: bool,
-    /// Number that identifies this opening of the index; see [`Index::opening`].
+    /// Number that changes each time the index is opened; see [`Index::opening`].
     opening: u64,
     /// The storage of the committed part.
     pub(super) places: Places<K>,
@@ -60,7 +60,7 @@ pub struct Index<K: Store> {
     pub(super) under_way: UnderWay<K>,
     /// The holders of hashes, in commit order.
     pub(super) ledger: Ledger<K>,
-    /// The spelling of hashes in the merged index.
+    /// Information about the notation of hashes in the merged index.
     pub(super) spelling: Spelling<K>,
     /// The crawls that are visible while they run.
     pub(super) visible: Visible<K>,
@@ -142,7 +142,7 @@ impl<K: Store> Index<K> {
         Ok(index)
     }
 
-    /// Returns the names of the keys that an index has once.
+    /// Returns the names of the keys that exist once per index.
     pub fn names(&self) -> &Names<K::Name> {
         &self.names
     }
@@ -157,7 +157,8 @@ impl<K: Store> Index<K> {
         self.profile
     }
 
-    /// Returns true if the layout is stored. Until then, the layout follows the configuration.
+    /// Returns true if the layout is stored. As long as it is not, the layout depends on the
+    /// configuration.
     pub fn is_registered(&self) -> bool {
         self.registered
     }
@@ -187,7 +188,8 @@ impl<K: Store> Index<K> {
         self.spelling.set_profile(profile);
     }
 
-    /// Detects the layout from a crawl, if it is not stored and there is no merged index yet.
+    /// Detects the layout from a crawl, if the layout is not stored and there is no merged index
+    /// yet.
     pub fn detect_profile_by(&mut self, ks: &mut K, crawl: &[u8]) {
         let is_open = !self.registered && !self.places.has_hashes(ks);
         if is_open && self.profile != Profile::Browsertrix && self.has_bare_fields(ks, crawl) {
@@ -235,8 +237,8 @@ impl<K: Store> Index<K> {
         ks.name(&[&self.prefix, uuid, references_suffix(self.profile)])
     }
 
-    /// Checks the types of all keys of an index and, if given, of a crawl. Jobs call it before their first write, so
-    /// that they do not fail halfway.
+    /// Checks the types of all keys of an index and, if a crawl is given, of the crawl. Jobs call this function
+    /// before their first write, so that they do not fail halfway.
     pub(crate) fn check_types(&mut self, ks: &mut K, crawl: Option<&[u8]>) -> Result<()> {
         self.places.merged().len(ks)?;
         for (name, row) in self.names.all() {

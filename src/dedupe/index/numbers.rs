@@ -7,7 +7,7 @@ use crawlspace_host::text::parse_unsigned;
 /// Commit numbers in ascending order, as stored in `holders` and `baseline`.
 pub type Numbers = SmallVec<[u64; 4]>;
 
-/// Parses numbers separated by spaces. Skips all other text.
+/// Parses numbers separated by spaces. Skips words that are not numbers.
 pub fn parse_numbers(value: &[u8]) -> Numbers {
     value
         .split(|&b| b == b' ')

@@ -1,5 +1,5 @@
-//! Running jobs: `committing` and `removing`, updated with each slice, so that an interrupted job
-//! resumes where it stopped.
+//! Progress of running jobs in `committing` and `removing`. Each slice updates the progress, so
+//! that an interrupted job resumes where it stopped.
 
 use crawlspace_host::text::parse_unsigned;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -106,7 +106,7 @@ impl<K: Store> UnderWay<K> {
         crawl: &[u8],
         state: Option<CommitState>,
     ) -> Result<()> {
-        // Load the cache before the write, so that it does not have to be read again afterwards.
+        // Load the cache before the write; otherwise, it would have to be read again afterwards.
         self.committing(ks)?;
         match state {
             Some(state) => {
@@ -121,7 +121,7 @@ impl<K: Store> UnderWay<K> {
         Ok(())
     }
 
-    /// Returns true if the crawl is being removed or canceled, or such a job was interrupted.
+    /// Returns true if the crawl is being removed or canceled, or if such a job was interrupted.
     pub(crate) fn is_removing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(self.removing(ks)?.contains_key(crawl))
     }
@@ -206,7 +206,7 @@ impl<K: Store> UnderWay<K> {
     /// Refuses work on a crawl that is being removed.
     ///
     /// # Errors
-    /// `REMOVING` while it is being removed or canceled.
+    /// `REMOVING` while the crawl is being removed or canceled.
     pub(crate) fn refuse_while_removing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
         if self.is_removing(ks, crawl)? {
             return Err(Error::Removing(crawl.to_vec()));

@@ -1,9 +1,10 @@
-//! The spellings of a hash.
+//! The notations of a hash: its label, its encoding and the case of its letters. Identifiers call a
+//! notation a "spelling".
 //!
-//! The module's commands write each hash in one form. Plain clients may have written another form, so a lookup that
-//! finds nothing tries all forms. It does so only in hashes that plain clients may have written to. For the merged
-//! index, the field `written` of the `crawlspace` key stores the size that the merged index had when all of its
-//! fields were in the spelling that the module writes.
+//! The module's commands write each hash in one notation. Plain clients may have used a different one, so a lookup
+//! that finds nothing tries all notations, but only in those Redis hashes to which plain clients may have written.
+//! For the merged index, the field `written` of the `crawlspace` key stores the size that the merged index had when
+//! all of its fields were in the notation that the module writes.
 
 use crawlspace_host::text::parse_unsigned;
 
@@ -15,23 +16,24 @@ use crate::dedupe::keys::CrawlKey;
 use crate::dedupe::profile::Profile;
 use crate::dedupe::store::{Store, Stored, Under};
 
-/// Cached knowledge about the spelling of hashes in the merged index.
+/// Cached information about whether all hashes in the merged index are in the notation that the
+/// module writes.
 pub struct Spelling<K: Store> {
     /// Name of the key with the field `written`.
     meta: K::Name,
     profile: Profile,
-    /// True if every field is known to have the spelling that the module writes, so that lookups need not try the
-    /// other forms.
+    /// True if every field is known to be in the notation that the module writes, so lookups need not try other
+    /// notations.
     is_written: bool,
     /// The value of `written` in the `crawlspace` key.
     size: Option<u64>,
-    /// Number of fields with another form that were added to the merged index. If this number
+    /// Number of fields in other notations that were added to the merged index. If this number
     /// changes during a check of all fields, the check is invalid.
     oddities: u64,
 }
 
 impl<K: Store> Spelling<K> {
-    /// Creates the initial state, in which the spellings are unknown.
+    /// Creates the initial state, in which the notations are unknown.
     pub(super) fn new(meta: &K::Name, profile: Profile) -> Spelling<K> {
         Spelling {
             meta: meta.clone(),
@@ -48,7 +50,7 @@ impl<K: Store> Spelling<K> {
     }
 
     /// Reads the size that the last job stored. If the current size differs, plain clients have
-    /// added hashes since.
+    /// added hashes since then.
     pub(super) fn read(&mut self, ks: &mut K, places: &Places<K>) -> Result<()> {
         let size = ks.hash_get(&self.meta, b"written")?;
         self.size = size.and_then(|n| parse_unsigned(n.as_ref()));
@@ -58,7 +60,7 @@ impl<K: Store> Spelling<K> {
     }
 
     /// Invalidates the state after a plain client wrote to the merged index. From now on, lookups
-    /// try every spelling.
+    /// try every notation.
     pub(crate) fn invalidate(&mut self, ks: &mut K, places: &Places<K>) -> Result<()> {
         if places.plain_key().is_some() {
             self.is_written &= places.merged().len(ks)? == 0;
@@ -71,23 +73,24 @@ impl<K: Store> Spelling<K> {
         (opening, self.oddities)
     }
 
-    /// Ends a check that found all fields in the spelling that the module writes. Ignores the result if another form
-    /// was added in the meantime, or if the index was reopened because other clients changed its keys.
+    /// Ends a check that found all fields in the notation that the module writes. Ignores the result if a field in
+    /// another notation was added in the meantime, or if the index was reopened because other clients changed its
+    /// keys.
     pub fn end_census(&mut self, opening: u64, begun: (u64, u64)) {
         self.is_written |= self.begin_census(opening) == begun;
     }
 
-    /// Returns true if every hash of the merged index is known to have the spelling that the module writes.
+    /// Returns true if every hash of the merged index is known to be in the notation that the module writes.
     pub(crate) fn is_written(&self) -> bool {
         self.is_written
     }
 
-    /// Returns true if `spelling` is the only spelling of its hash that the merged index can contain.
+    /// Returns true if `spelling` is the only notation of its hash that the merged index can contain.
     pub fn only_written(&self, spelling: &[u8]) -> bool {
         self.is_written && Digest::is_written(spelling, self.profile)
     }
 
-    /// Records that a field with this spelling is added to the merged index.
+    /// Records that a field in this notation is added to the merged index.
     pub fn note_merged(&mut self, digest: &Digest, spelling: &[u8]) {
         if digest.written(self.profile) != spelling {
             self.is_written = false;
@@ -95,7 +98,7 @@ impl<K: Store> Spelling<K> {
         }
     }
 
-    /// Returns the owner of a hash in the merged index, under any spelling.
+    /// Returns the owner of a hash in the merged index, in any notation.
     pub(crate) fn owner(
         &self,
         ks: &mut K,
@@ -112,7 +115,7 @@ impl<K: Store> Spelling<K> {
         Ok(foreign.map(|(_, value)| value))
     }
 
-    /// Returns the owner of a hash, and the spelling under which it is stored.
+    /// Returns the owner of a hash, and the notation under which it is stored.
     pub(crate) fn locate_owner(
         &self,
         ks: &mut K,
@@ -159,8 +162,9 @@ impl<K: Store> Spelling<K> {
 }
 
 impl<K: Store> Index<K> {
-    /// Stores whether all fields of the merged index have the spelling that the module writes, so that a restart does
-    /// not have to check all of it. Must be called at the end of every step that changed the merged index.
+    /// Stores whether all fields of the merged index are in the notation that the module writes, so that the merged
+    /// index need not be checked again after a restart. Must be called at the end of every step that changed the merged
+    /// index.
     ///
     /// # Errors
     /// `WRONGTYPE` if a key holds another type; errors of the server.
@@ -174,7 +178,7 @@ impl<K: Store> Index<K> {
         Ok(())
     }
 
-    /// Returns a crawl's record of a hash, under any spelling, committed or not.
+    /// Returns a crawl's record of a hash, in any notation, committed or not.
     pub(crate) fn record_of(
         &mut self,
         ks: &mut K,
@@ -192,7 +196,7 @@ impl<K: Store> Index<K> {
         Ok(found.map(|(_, value)| value))
     }
 
-    /// Returns the spelling of a hash in the crawl's records, if the crawl has it.
+    /// Returns the notation of a hash in the crawl's records, if the crawl has it.
     pub(crate) fn spelling_in(
         &mut self,
         ks: &mut K,
@@ -207,7 +211,7 @@ impl<K: Store> Index<K> {
         Ok(found.map(|(spelling, _)| spelling))
     }
 
-    /// Returns the record of a hash in the crawl's plain hash, and its spelling there.
+    /// Returns the record of a hash in the crawl's plain hash, and its notation there.
     pub(crate) fn plain_record(
         &mut self,
         ks: &mut K,
@@ -225,7 +229,7 @@ impl<K: Store> Index<K> {
     }
 }
 
-/// Finds a crawl's record of a hash under a spelling other than the one that the module writes.
+/// Finds a crawl's record of a hash in a notation other than the one that the module writes.
 fn foreign_record<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -237,8 +241,8 @@ fn foreign_record<K: Store>(
     })
 }
 
-/// Returns the first value that `get` finds under a spelling other than the one that the module writes, and that
-/// spelling.
+/// Returns the first value that `get` finds in a notation other than the one that the module writes, and that
+/// notation.
 fn in_other_spellings<V>(
     profile: Profile,
     digest: &Digest,

@@ -3,17 +3,18 @@
 //! Three kinds of hashes can be in either storage: the merged index, the records of committed
 //! crawls, and the further holders of hashes. The rules access them through the functions here, and
 //! work in the same way with both storages. During a storage conversion (`PACK`, `UNPACK`), every
-//! entry is in exactly one of the two. Entries that are still to be packed are in `moving`.
+//! entry is in exactly one of the two storages. Entries that are still to be packed are in
+//! `moving`.
 //!
-//! The packed index is at a key that is not documented. The name of the merged index holds a
-//! marker. A plain client that looks up a hash there gets `WRONGTYPE` instead of "unknown", and a
-//! client that deletes or renames the marker destroys no record.
+//! The packed index is stored at an undocumented key. The documented key of the merged index
+//! contains a marker. A plain client that looks up a hash there gets `WRONGTYPE` instead of
+//! "unknown", and a client that deletes or renames the marker destroys no record.
 //!
-//! The records of an uncommitted crawl are always in its plain hash. Its commit copies them into the packed
-//! index, and deletes the plain hash at the end. Meanwhile, `copied` in `h:<crawl>:baseline` is the number of
-//! records in both storages. A plain client may write to the hash of a committed crawl at any time. If the
-//! crawl has a packed record of the same hash, the packed record takes precedence, as if the client's
-//! `HSETNX` had found the field.
+//! The records of an uncommitted crawl are always in its plain hash. The commit copies these records into the
+//! packed index, and deletes the plain hash at the end. Meanwhile, `copied` in `h:<crawl>:baseline` is the
+//! number of records in both storages. A plain client may write to the hash of a committed crawl at any time.
+//! If the crawl has a packed record of the same hash, the packed record takes precedence, as if the field had
+//! already existed when the client sent `HSETNX`.
 
 use std::borrow::Cow;
 
@@ -59,9 +60,9 @@ pub struct Places<K: Store> {
     moving_key: K::Name,
     /// Name of the key `holders`.
     holders: K::Name,
-    /// Name of the key that stores the storage of the index.
+    /// Name of the key that records the storage of the index.
     meta: K::Name,
-    /// The storage that changes are written to.
+    /// The storage to which changes are written.
     storage: Storage,
     /// The key of the packed index, if there may be one.
     packed: Option<K::Name>,
@@ -74,8 +75,8 @@ pub struct Places<K: Store> {
 }
 
 impl<K: Store> Places<K> {
-    /// Detects the storage from the keys and from `stored`, the value in the `crawlspace` key. If neither
-    /// shows a storage, uses `new`.
+    /// Detects the storage from the keys and from `stored`, the value in the `crawlspace` key. If the
+    /// storage is evident from neither, uses `new`.
     pub(super) fn find(
         ks: &mut K,
         names: &Names<K::Name>,
@@ -105,7 +106,7 @@ impl<K: Store> Places<K> {
             // The marker is a leftover. The first write deletes it.
             (Storage::Plain, Marker, _) => None,
             (Storage::Plain, _, _) => Some(names.merged.clone()),
-            // If no other part of an index exists, this key belongs to another program.
+            // If no other part of an index exists, the hash belongs to another program.
             (Storage::Packed, _, Hash) if is_there || stored.is_some() => {
                 Some(names.moving.clone())
             }
@@ -122,7 +123,7 @@ impl<K: Store> Places<K> {
         }
     }
 
-    /// Creates the state of an empty index with that storage.
+    /// Creates the state of an empty index that uses that storage.
     pub(super) fn of_empty(names: &Names<K::Name>, storage: Storage) -> Places<K> {
         let is_packed = storage == Storage::Packed;
         Places {
@@ -145,7 +146,7 @@ impl<K: Store> Places<K> {
         keys.any(|key| ks.exists(key))
     }
 
-    /// Drops the old storage if a removal has deleted the last entry in it.
+    /// Stops using the old storage if a removal has deleted its last entry.
     fn forget_emptied(&mut self, ks: &mut K) {
         if self.is_moving() {
             let rest = match self.storage {
@@ -166,7 +167,7 @@ impl<K: Store> Places<K> {
     }
 
     /// Renames a packed index at the key of version 0.1.0 to its current key, which plain clients do not delete.
-    /// Returns false if there is none.
+    /// Returns false if there is no such index.
     fn rename_old(&mut self, ks: &mut K) -> Result<bool> {
         if !self.is_old {
             return Ok(false);
@@ -179,7 +180,7 @@ impl<K: Store> Places<K> {
         Ok(true)
     }
 
-    /// Returns the current storage, or the new one during a storage conversion.
+    /// Returns the current storage or, during a storage conversion, the new storage.
     pub fn storage(&self) -> Storage {
         self.storage
     }
@@ -219,9 +220,9 @@ impl<K: Store> Places<K> {
         self.storage == Storage::Packed && ks.exists(&self.packed_name)
     }
 
-    /// Puts a marker at the name of the merged index, where plain clients look up hashes. If a
+    /// Stores a marker in the key of the merged index, in which plain clients look up hashes. If a
     /// plain client created a hash there, the hash is renamed to `moving`, and the next `PACK`
-    /// packs it. During a purge by another program the key is not touched, because that program
+    /// packs it. During a purge by another program, the key is not changed, because that program
     /// uses it.
     pub(super) fn mark(&mut self, ks: &mut K, crawls: &mut Crawls<K>) -> Result<()> {
         if self.is_marked || !self.is_there(ks) || crawls.are_purged(ks) {
@@ -236,8 +237,8 @@ impl<K: Store> Places<K> {
                 crawls.clear();
             }
             Holds::Nothing => {}
-            // This key keeps plain clients out, as a marker does. Another program wrote it, so
-            // leave it in place.
+            // This value prevents plain clients from using the key, as a marker does. Another
+            // program wrote the value, so leave it in place.
             Holds::Packed | Holds::Other => return Ok(()),
             Holds::Marker => {
                 self.is_marked = true;
@@ -380,7 +381,7 @@ impl<K: Store> Places<K> {
     }
 
     /// Copies a record of a crawl's plain hash into the packed index. With `owns`, the crawl becomes the owner of the
-    /// hash if it has none. Returns true if it did.
+    /// hash if the hash has no owner. Returns true if the crawl became the owner.
     pub(crate) fn take(
         &self,
         ks: &mut K,
@@ -484,8 +485,8 @@ impl<K: Store> Index<K> {
         Ok(())
     }
 
-    /// Switches to that storage, and keeps the old one until all entries are moved. Returns false if two plain hashes
-    /// would have to be merged first: see [`Places::two_plain_hashes`].
+    /// Switches to that storage, and keeps the old storage until all entries are moved. Returns false if two plain
+    /// hashes would have to be merged first: see [`Places::two_plain_hashes`].
     pub(crate) fn switch_storage(&mut self, ks: &mut K, to: Storage) -> Result<bool> {
         self.register(ks)?;
         if self.places.storage() == to {
@@ -537,7 +538,7 @@ impl<K: Store> Index<K> {
         let packed = self.places.packed_len(ks, crawl)?;
         if packed == 0 || !self.may_be_packed(ks, crawl)? {
             // The packed records of an uncommitted crawl are copies, unless another program took
-            // the crawl out of the sets. In that case, no other copy of the records exists.
+            // the crawl out of the sets. In that case, the packed records are the only copy.
             let are_copies = packed > 0 && self.has_copies(ks, crawl)?;
             return Ok(if are_copies { plain } else { plain + packed });
         }
@@ -561,7 +562,7 @@ pub enum Of {
     Holders,
     /// The records of a crawl.
     Records(Vec<u8>),
-    /// The packed records of a crawl, without the plain ones.
+    /// The packed records of a crawl, without its plain records.
     Packed(Vec<u8>),
 }
 

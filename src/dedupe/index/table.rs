@@ -7,7 +7,7 @@ use crate::dedupe::packed::Part;
 use crate::dedupe::packed::op::Op;
 use crate::dedupe::store::{Store, Stored};
 
-/// The storage that a field is written to.
+/// The storage to which a field is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Home {
     /// The plain hash; the field is deleted from the packed index.
@@ -21,13 +21,13 @@ pub(crate) enum Home {
 /// A hash whose fields are in a plain key or in the packed index. While the index changes its
 /// storage, fields may be in either.
 ///
-/// If a field is in both, the packed one takes precedence: see the [module of
+/// If a field is in both, the packed field takes precedence; see the [module on
 /// storages](super::storage).
 pub(crate) struct Table<'a, N: Clone> {
     pub(crate) part: Part<'a>,
-    /// The key of the packed index, if it may have fields.
+    /// The key of the packed index, if it may contain fields.
     pub(crate) packed: Option<&'a N>,
-    /// The plain hash, if it may have fields.
+    /// The plain hash, if it may contain fields.
     pub(crate) plain: Option<Cow<'a, N>>,
     pub(crate) home: Home,
 }

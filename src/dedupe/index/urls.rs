@@ -12,7 +12,7 @@ use crate::dedupe::record::Record;
 use crate::dedupe::store::Store;
 use crawlspace_compact::date::Moment;
 
-/// Field of `crawlspace` with the state of the URL index.
+/// Field of `crawlspace` that contains the state of the URL index.
 const FIELD: &[u8] = b"urls";
 
 const BUILDING: &[u8] = b"building";
@@ -20,7 +20,7 @@ const ON: &[u8] = b"dated";
 /// The value that version 0.1.0 wrote.
 const UNDATED: &[u8] = b"on";
 
-/// Number of low bits of a score that encode the minute; the 25 bits above them encode the URL.
+/// Number of low bits of a score that encode the minute. The next 25 bits encode the URL.
 const MINUTE_BITS: u32 = 28;
 
 /// The state of the URL index.
@@ -29,10 +29,10 @@ pub enum State {
     /// Disabled: no entries are written.
     #[default]
     Off,
-    /// New records are added, and a job is adding the existing ones.
+    /// New records are added, and a job is adding the existing records.
     Building,
     /// Complete except for recent records of plain clients. Some entries are in the format of
-    /// version 0.1.0, which has no date.
+    /// version 0.1.0, which does not contain the date.
     Undated,
     /// Complete except for recent records of plain clients.
     On,

@@ -1,9 +1,9 @@
-//! Visible crawls: crawls whose hashes other crawls can look up while they run.
+//! Visible crawls: running crawls whose hashes other crawls can already look up.
 //!
 //! The field `visible <crawl>` of `crawlspace` marks such a crawl, and contains its number in the
 //! order in which crawls became visible. The hashes of visible crawls are not in the merged index:
-//! a lookup that finds no committed holder searches the records of these crawls. Therefore a
-//! commit, a cancel and a removal work as for any other crawl. If a visible crawl drops a hash,
+//! a lookup that finds no committed holder searches the records of these crawls. Therefore, they
+//! can be committed, canceled and removed like any other crawl. If a visible crawl drops a hash,
 //! lookups immediately find the next visible crawl that has it.
 
 pub use crawlspace_compact::limits::dedupe::MAX_VISIBLE;
@@ -70,8 +70,8 @@ impl<K: Store> Visible<K> {
     ) -> Result<()> {
         let mut others = 0;
         for (_, other) in self.crawls.iter() {
-            // Plain clients end crawls without deleting these marks, so do not count a mark without
-            // a running crawl.
+            // Plain clients end crawls without deleting these marks, so do not count the marks of
+            // crawls that are not running.
             others += usize::from(other != crawl && crawls.is_uncommitted(ks, other)?);
         }
         if others < MAX_VISIBLE {

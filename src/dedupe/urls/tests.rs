@@ -1,4 +1,4 @@
-//! Lookups by URL while captures are added and deleted.
+//! Tests lookups by URL while captures are added and deleted.
 
 use crawlspace_host::keyspace::Keyspace as _;
 
