@@ -15,8 +15,8 @@ use super::transition::{Event, Seen};
 use super::uris::{Changed, Op, Stock};
 use crawlspace_host::text::{Shown, parse_unsigned, push_number};
 
-/// A command with a sequence number, which can be sent again safely. The numbers of a writer of an
-/// execution only increase.
+/// The sequence number of a command, which makes it safe to send the command again. For each
+/// execution, the numbers of a writer only increase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sequence<'a> {
     /// The writer, for example the name of a worker.
@@ -52,14 +52,14 @@ pub struct Kept<'a> {
 pub struct Item<'a> {
     /// The URL, its group and its due time.
     pub url: Kept<'a>,
-    /// Identifies the URL instead of its bytes.
+    /// A key that identifies the URL; without a key, the bytes of the URL identify it.
     pub key: Option<&'a [u8]>,
-    /// Payload of the crawler, any bytes, which the lease returns.
+    /// Payload: any bytes of the crawler. The frontier returns them with the lease.
     pub payload: Option<&'a [u8]>,
 }
 
 impl<'a> Item<'a> {
-    /// Creates a URL that its bytes identify, without a payload.
+    /// Creates an item without a key or a payload.
     pub fn of(url: Kept<'a>) -> Item<'a> {
         Item {
             url,
@@ -83,20 +83,20 @@ impl<'a> Item<'a> {
 /// Options of an addition of URIs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct How {
-    /// Share of the execution in the fetches of each group.
+    /// Weight of the execution, which determines its share in the fetches from each group.
     pub weight: Option<u64>,
     /// A URL that was done at least this long ago counts as new.
     pub fresh: Option<Millis>,
-    /// Returns the counts of the groups of known URIs.
+    /// True if the reply must contain the counts of the groups of known URIs.
     pub counts: bool,
 }
 
 /// The effect of adding a URI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entered {
-    /// The URI was queued; the count of its group now.
+    /// The URI was queued. Contains the new count of its group.
     New(u64),
-    /// The URI was known; the count of the group now, if it was needed.
+    /// The URI was known. Contains the count of the group, if it was needed.
     Known(u64),
     /// The budget of the group is used up, or the execution was dropped.
     Refused,
@@ -197,7 +197,7 @@ impl<K: Store> Frontier<K> {
         Ok(counts.collect())
     }
 
-    /// Adds URIs that the frontier keeps. If the execution remembers its URLs, a known one is not added.
+    /// Adds URIs that the frontier keeps. If the execution remembers its URLs, known URLs are not added.
     pub(super) fn enter<'i>(
         &mut self,
         ks: &mut K,
@@ -241,8 +241,8 @@ impl<K: Store> Frontier<K> {
             self.placing().reclaim(ks, &mut loaded, now)?;
             let is_used_up = loaded.group.options.budget == Some(0);
             // The record of a URL shows whether the execution has the URL, but not in which group. Without
-            // records, the result of the change shows whether the group has the URL, unless the URL must
-            // not be added.
+            // records, the result of adding the URL shows whether the group already has it, unless the
+            // budget forbids adding it.
             let matters = if remembers {
                 is_known && weight.is_some()
             } else {
@@ -324,13 +324,13 @@ impl<K: Store> Placing<'_, K> {
     ) -> Result<()> {
         let group = &loaded.group;
         let stands = group.is_runnable();
-        // Earlier writes of this command may have succeeded, so a key of the wrong type is not an
-        // error here.
+        // This command may already have written to other keys, so a key of the wrong type must not
+        // cause an error here.
         let opens = match &group.options.gate[..] {
             gate if stands && !gate.is_empty() => self.gates.closed_until(ks, gate).unwrap_or(0),
             _ => 0,
         };
-        // A plain client that fetches from the group queues it afterwards.
+        // A plain client is fetching from the group, and will queue it afterwards.
         let taken = !stands
             && group.known
             && group.holds.is_empty()

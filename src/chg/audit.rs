@@ -1,4 +1,4 @@
-//! Records changes that commands make while an audit of the frontier runs.
+//! Records the changes that commands make during an audit of the frontier.
 
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
@@ -48,7 +48,7 @@ impl Audits {
         self.0.iter_mut().for_each(|audit| audit.before(id, count));
     }
 
-    /// Records the number of queued URIs of an execution before it changes.
+    /// Records the number of queued URIs of an execution before the number changes.
     pub(super) fn before_execution(&mut self, execution: &[u8], count: u64) {
         for audit in &mut self.0 {
             if !audit.executions.contains_key(execution) {
@@ -62,14 +62,14 @@ impl Audits {
         self.0.iter_mut().for_each(|audit| audit.taken += 1);
     }
 
-    /// Records that a plain client wrote to keys, so that their previous contents are unknown.
+    /// Records that a plain client wrote to keys whose previous contents are therefore unknown.
     pub(super) fn disturb(&mut self) {
         self.0.iter_mut().for_each(|audit| audit.disturbed = true);
     }
 }
 
 /// The previous counts of all groups and executions that have changed since an audit began. An
-/// audit takes many steps; with these counts it can reconstruct the state at its beginning.
+/// audit takes many steps; from these counts, it reconstructs the state at the time when it began.
 ///
 /// This type and the audit use ordered maps, which grow node by node and therefore never pause to
 /// rehash, even with a million entries.
@@ -83,7 +83,7 @@ pub struct Audit {
     watched: Option<Box<[u8]>>,
     /// Number of groups taken from the head of `chg_ready`.
     pub(super) taken: u64,
-    /// True if plain clients wrote during the audit, so that its result is unreliable.
+    /// True if plain clients wrote to keys during the audit; its result is then unreliable.
     pub(super) disturbed: bool,
 }
 

@@ -21,11 +21,13 @@ use super::uris::{Op, Stock};
 /// The options with which a client requests a space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked<'a> {
-    /// Number of bits of a record that identify a URL; 96 if not given.
+    /// Number of bits of a record that identify a URL. `None` if the client did not specify it,
+    /// which means 96.
     pub bits: Option<u64>,
     /// Name of a space that executions share.
     pub share: Option<&'a [u8]>,
-    /// True to keep the texts of URLs that are done or given up; false if not given.
+    /// True to keep the texts of URLs that are done or given up. `None` if the client did not
+    /// specify it, which means false.
     pub text: Option<bool>,
 }
 
@@ -70,7 +72,7 @@ fn counts_reply(counts: [u64; 4]) -> Reply {
     Reply::named([queued, leased, done, given_up, ("known", Reply::count(sum))])
 }
 
-/// Returns the URL of a URI that is queued or leased in a group, if the URI is identified by a key.
+/// Returns the URL that is queued or leased in a group under a key.
 pub(super) fn url_of<K: Store>(
     ks: &mut K,
     chg: &[u8],
@@ -83,13 +85,14 @@ pub(super) fn url_of<K: Store>(
     Ok(url.flatten())
 }
 
-/// Look-ups of the records of the URLs of a command, which prefetch the memory that they read.
+/// Looks up the records of the URLs of a command, and prefetches the memory that later look-ups
+/// read.
 #[derive(Default)]
 pub(super) struct Lookups(std::vec::IntoIter<Prints>);
 
 impl Lookups {
-    /// Finds the record of the first of the URLs that follow in the command; `None` if the execution does not remember
-    /// its URLs.
+    /// Finds the record of the next URL of the command. `urls` are the URLs that have not been looked up yet. Returns
+    /// `None` if the execution does not remember its URLs.
     pub(super) fn next<'u, K: Store>(
         &mut self,
         ks: &mut K,
@@ -133,7 +136,8 @@ pub(super) fn has_space<K: Store>(ks: &mut K, execution: &[u8]) -> Result<bool> 
     Ok(has.unwrap_or(false))
 }
 
-/// Stores the URL and the payload of a URL of an execution that is queued or leased in a group.
+/// Stores the additions to the record of a URL that is queued or leased in a group: the URL (if a
+/// key identifies it) and its payload.
 pub(super) fn set_extra<K: Store>(
     ks: &mut K,
     chg: &[u8],
@@ -204,7 +208,7 @@ pub fn counts_in_group<K: Store>(
     Ok(counts.map(counts_reply))
 }
 
-/// Removes the space of an execution that knows no URL.
+/// Removes an execution from its space if the execution does not know any URL.
 fn leave_if_empty<K: Store>(ks: &mut K, execution: &[u8]) -> Result<()> {
     with_packed(ks, |packed| {
         let member = packed.spaces().member(execution);
@@ -253,7 +257,7 @@ impl<K: Store> Frontier<K> {
         })
     }
 
-    /// Adds URLs that are not known yet, or were done at least `fresh` ago.
+    /// Adds URLs that are unknown, or were done at least `fresh` ago.
     ///
     /// # Errors
     /// `PLAIN` if the frontier is not packed; `KNOWN` if the execution has URIs that were queued before.
@@ -319,7 +323,7 @@ impl<K: Store> Frontier<K> {
         Ok(forgotten)
     }
 
-    /// Removes a queued URL; returns false if it is in no queue.
+    /// Removes a queued URL. Returns false if the URL is not queued.
     fn unqueue_url(
         &mut self,
         ks: &mut K,
@@ -398,7 +402,7 @@ async fn each_url<K: Store>(
     .await
 }
 
-/// Returns an execution that remembers its URLs, and the hash of a group.
+/// Returns the membership of an execution in its space, and the hash of a group.
 fn member_and_hash<K: Store>(
     lent: &Lent<K>,
     execution: &[u8],
@@ -414,8 +418,8 @@ fn member_and_hash<K: Store>(
 }
 
 /// Creates a job that forgets URLs that are neither queued nor leased. The reply of the job is the number
-/// of forgotten URLs. Without a selection, the job also removes the space of the execution once the
-/// execution knows no URL.
+/// of forgotten URLs. Without a selection, the job finally removes the execution from its space if no
+/// known URL is left.
 pub fn forget_selected<K: Store>(execution: &[u8], selection: &Selection<'_>) -> Job<K> {
     let execution = execution.to_vec();
     let group = selection.group.map(<[u8]>::to_vec);

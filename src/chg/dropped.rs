@@ -1,10 +1,10 @@
 //! Crawl executions that were dropped while some of their leases were held. A worker with such a
 //! lease may not know about the drop, and could continue the crawl with the links that it finds.
-//! Therefore the frontier refuses new URIs of the execution until the last of these leases ends.
-//! The frontier also refuses these URIs while the job that drops the execution runs, because the
-//! job does not return to groups that it has processed.
+//! Therefore, the frontier refuses new URIs of the execution until the last of these leases ends.
+//! It also refuses them while the job that drops the execution is running, because the job does not
+//! return to groups that it has already processed.
 //!
-//! `chg_dropped` holds these executions by the deadline of their last lease.
+//! `chg_dropped` contains these executions, sorted by the deadline of their last lease.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -19,8 +19,8 @@ use crawlspace_host::keyspace::Batch;
 /// Executions whose new URIs are refused.
 pub(super) struct Drops<K: Store> {
     key: K::Name,
-    /// The dropped executions, each with the time until which the frontier refuses its URIs; `None`
-    /// if not loaded yet.
+    /// The dropped executions, each with the time until which the frontier refuses its URIs. `None`
+    /// if they are not loaded yet.
     marks: Option<BTreeMap<Box<[u8]>, Millis>>,
     /// Executions that are being dropped. An entry is removed when its job ends.
     jobs: Vec<Weak<[u8]>>,
@@ -35,7 +35,7 @@ impl<K: Store> Drops<K> {
         }
     }
 
-    /// Takes the running jobs over from another instance for the same frontier.
+    /// Copies the running jobs from another instance for the same frontier.
     pub(super) fn take_over(&mut self, other: &mut Drops<K>) {
         self.jobs = std::mem::take(&mut other.jobs);
     }
@@ -61,7 +61,7 @@ impl<K: Store> Drops<K> {
         Ok(self.marks.as_mut().expect("read above"))
     }
 
-    /// Returns true if an execution is being dropped, or was dropped while a worker may still hold
+    /// Returns true if an execution is being dropped, or was dropped and a worker may still hold
     /// one of its leases.
     pub(super) fn has(&mut self, ks: &mut K, execution: &[u8], now: Millis) -> Result<bool> {
         self.jobs.retain(|other| other.strong_count() > 0);

@@ -1,6 +1,6 @@
 //! `CHG.DROP`: removes the URIs of an aborted crawl from all groups, or the URIs of all crawls from
-//! one group. The first form also refuses new URIs of the execution until all leases have ended
-//! whose workers may not know about the drop. After the second form, the crawls continue.
+//! one group. The first form also refuses new URIs of the execution until the leases of workers
+//! that may not know about the drop have ended. After the second form, the crawls continue.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ struct Dropped {
 
 impl Dropped {
     /// Removes all URIs of an execution from a group, in batches. With `aborts`, refuses new URIs
-    /// of the execution while leases of it are held.
+    /// of the execution while workers hold leases on its URIs.
     async fn take_out<K: Store>(
         &mut self,
         lent: &Lent<K>,
@@ -117,8 +117,8 @@ pub fn empty_group<K: Store>(group: &[u8], now: Millis) -> Job<K> {
 
 impl<K: Store> Frontier<K> {
     /// Removes some URIs of an execution from a group. Returns the number of removed URIs, and true
-    /// if there are more. With `aborts`, refuses new URIs of the execution while leases of it are
-    /// held.
+    /// if there are more. With `aborts`, refuses new URIs of the execution while workers hold
+    /// leases on its URIs.
     fn drop_some(
         &mut self,
         ks: &mut K,
@@ -127,7 +127,7 @@ impl<K: Store> Frontier<K> {
         aborts: bool,
         now: Millis,
     ) -> Result<(u64, bool)> {
-        // A key that is not a group contains no URIs.
+        // A key of another type does not contain URIs.
         let Some(mut loaded) = self.groups.load_sound(ks, id)? else {
             return Ok((0, false));
         };
@@ -254,7 +254,7 @@ mod tests {
         };
         assert!(steps > 10, "{steps} steps");
         assert_eq!(done, Reply::counts(&[20, 20]));
-        // A job that has ended or was abandoned does not stop new URIs.
+        // A job that has ended or was abandoned does not refuse new URIs.
         std::mem::drop(drop);
         assert_eq!(add(&mut frontier, &mut ks, "h3"), Some(1));
         let mut given_up = drop_execution(b"y", 1);

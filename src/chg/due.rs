@@ -22,7 +22,7 @@ const MAX_LOOKED: u64 = 64;
 /// Maximum number of pages of a scan for the groups of an execution.
 const MAX_PAGES: usize = 8;
 
-/// The earliest of some times.
+/// The earliest of several times.
 #[derive(Clone, Copy, Default)]
 struct Earliest(Option<Millis>);
 
@@ -76,7 +76,8 @@ impl<K: Store> Forecast<'_, K> {
     fn look_at_waiting(&mut self, ks: &mut K) -> Result<()> {
         let walk = self.walk;
         let from = walk.end_of_wait();
-        // A skipped group may have been leased, blocked, emptied or queued again since its time was noted.
+        // A skipped group may have been leased, blocked, emptied or queued again since its time was
+        // recorded.
         let times = walk.times().take(MAX_LOOKED as usize + 1).cloned();
         let times: Vec<_> = times.collect();
         let changed = walk.all_changed_in_wait().take(MAX_LOOKED as usize + 1);
@@ -143,7 +144,8 @@ impl<K: Store> Forecast<'_, K> {
         if ks.list_len(&gated)? == 0 {
             return Ok(from);
         }
-        // If this group is held back, a search makes the next group the representative of the gate.
+        // If this group is held back, a search will make the next group the representative of the
+        // gate.
         Ok(Some(self.judge.gates.closed_until(ks, gate)?.max(self.now)))
     }
 
@@ -168,7 +170,8 @@ impl<K: Store> Forecast<'_, K> {
         Ok(())
     }
 
-    /// Examines the leases that have freed their hosts: their URIs return to the queue at the second deadline.
+    /// Examines the leases that have freed their groups. The URIs of such a lease return to the queue at the
+    /// second deadline.
     fn look_at_later(&mut self, ks: &mut K, only: Option<&[u8]>) -> Result<()> {
         for rank in 0..=MAX_LOOKED {
             let Some((chg, deadline)) = self.later.at(ks, rank)? else {
@@ -212,7 +215,7 @@ impl<K: Store> Forecast<'_, K> {
 
 impl<K: Store> Frontier<K> {
     /// Returns the earliest time at which a group may be leased, `now` or later; `None` if nothing is queued, or everything
-    /// is blocked or paused. If many groups at the head of a queue are held back, returns an earlier time.
+    /// is blocked or paused. If many groups at the head of a queue are held back, the returned time may be too early.
     pub(super) fn next_due(&mut self, ks: &mut K, now: Millis) -> Result<Option<Millis>> {
         self.queues.note_limits(ks)?;
         let paused = self.pauses.read(ks)?;
@@ -240,8 +243,8 @@ impl<K: Store> Frontier<K> {
         }
     }
 
-    /// Returns the earliest time at which a URI of an execution may be leased, or an earlier time. If the
-    /// execution has many groups, returns the time of the whole frontier.
+    /// Returns the earliest time at which a URI of an execution may be leased. The returned time may be
+    /// too early: if the execution has many groups, it is the time for the whole frontier.
     pub(super) fn next_due_of(
         &mut self,
         ks: &mut K,

@@ -1,4 +1,4 @@
-//! Errors of the `CHG.*` commands: code words and messages.
+//! Errors of the `CHG.*` commands: error codes and messages.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crawlspace_host::text::Shown;
 use super::Token;
 use super::time::Millis;
 
-/// An error reply. The text of an error starts with the code word and is ASCII.
+/// An error reply. The message starts with the error code and is ASCII.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
     /// An error of the key space.
@@ -17,9 +17,9 @@ pub enum Error {
     Argument(String),
     /// `NOCHG`: the frontier does not know the group.
     NoChg(Vec<u8>),
-    /// `STALE`: the token belongs to no lease that is held.
+    /// `STALE`: the token does not belong to a lease that is held.
     Stale(Vec<u8>, Token),
-    /// `STALE`: a sequence number below the last number of its writer.
+    /// `STALE`: the sequence number is lower than the last number of its writer.
     OldSequence {
         /// The writer.
         writer: Vec<u8>,
@@ -35,10 +35,9 @@ pub enum Error {
     /// `PLAIN`: the command needs a packed frontier, and the storage of this frontier is being
     /// converted.
     Moving,
-    /// `KNOWN`: the command would contradict the URLs that the frontier knows; the text gives the
-    /// reason.
+    /// `KNOWN`: the command would contradict the URLs that the frontier knows. Contains the reason.
     Known(String),
-    /// `BUSY`: a callback ran this command in the middle of another command of this module.
+    /// `BUSY`: the command was called while another command of this module was running.
     Busy,
 }
 

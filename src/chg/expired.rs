@@ -11,7 +11,7 @@ use super::transition::{Event, Seen, Step};
 use smallvec::SmallVec;
 
 impl<K: Store> Frontier<K> {
-    /// Ends the expired leases of a group. Puts the URIs of these leases back into the queue, or
+    /// Ends the expired leases on a group. Puts the URIs of these leases back into the queue, or
     /// gives up the URIs after too many attempts. Stores a report in both cases. The caller applies
     /// the returned step.
     pub(super) fn expire(
@@ -52,8 +52,8 @@ impl<K: Store> Frontier<K> {
         Ok(step)
     }
 
-    /// Ends expired leases that no command has ended yet. Then removes the oldest reports from the
-    /// list and returns them.
+    /// Ends all leases that have expired. Then removes the oldest reports from the list and returns
+    /// them.
     ///
     /// # Errors
     /// `WRONGTYPE` if a key holds another type; any server error.

@@ -15,14 +15,14 @@ pub struct Pause {
 }
 
 impl Pause {
-    /// Returns the actual pause minus the requested one. Negative if a worker fetched from the host
-    /// too early.
+    /// Returns the actual pause minus the requested pause. The result is negative if a worker
+    /// fetched from the host too early.
     pub fn margin(self) -> i64 {
         self.observed as i64 - self.asked as i64
     }
 }
 
-/// Counts since the frontier was opened. A frontier is opened at its first use after the server
+/// Statistics since the frontier was opened. A frontier is opened at its first use after the server
 /// started, or after its cache was dropped.
 #[derive(Debug, Default)]
 pub struct Figures {
@@ -40,7 +40,7 @@ pub struct Figures {
     pub pauses: u64,
     /// The shortest pause.
     pub shortest: Option<Pause>,
-    /// The pause with the smallest margin over the requested pause.
+    /// The pause with the smallest margin.
     pub tightest: Option<Pause>,
     /// Leases in each of the last seconds, as pairs of second and count.
     recent: [(u64, u64); SECONDS],
@@ -52,7 +52,7 @@ impl Figures {
         [self.added, self.leases, self.releases, self.expired]
     }
 
-    /// Counts a lease, and the pause before it if there was an earlier fetch.
+    /// Counts a lease and, if there was an earlier fetch, the pause before the lease.
     pub fn lease(&mut self, now: Millis, pause: Option<Pause>) {
         self.leases += 1;
         let second = now / 1000;

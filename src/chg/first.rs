@@ -14,12 +14,12 @@ impl First {
         self.0 = None;
     }
 
-    /// Returns true when the sorted set is known to be empty.
+    /// Returns true if the sorted set is known to be empty.
     pub(super) fn is_empty(&self) -> bool {
         self.0 == Some(Millis::MAX)
     }
 
-    /// Updates the bound for a member that was added with this time.
+    /// Updates the bound after a member with this time was added.
     pub(super) fn add(&mut self, at: Millis) {
         self.0 = self.0.map(|first| first.min(at));
     }

@@ -29,10 +29,10 @@ use super::types::Types;
 pub struct Frontier<K: Store> {
     /// The keys of the frontier.
     pub keys: Rc<Keys<K>>,
-    /// Maximum number of leases of a kept URI that may expire before the frontier gives it up.
+    /// Maximum number of leases on a kept URI that may expire before the frontier gives up the URI.
     pub attempts: u64,
     /// Milliseconds that are added to each pause. Times are rounded down to milliseconds, so a
-    /// release may happen up to this much later than the recorded time.
+    /// release may actually happen up to this number of milliseconds after the recorded time.
     pub rounding: Millis,
     /// Statistics since the frontier was opened.
     pub figures: Figures,
@@ -48,7 +48,7 @@ pub struct Frontier<K: Store> {
     pub(super) tokens: Tokens<K>,
     /// Time at which the first idle group must be deleted.
     pub(super) first_idle: First,
-    /// Check of the types of the keys that exist once per frontier.
+    /// Tracks whether the types of the keys that exist once per frontier were checked.
     pub types: Types<K>,
 }
 
@@ -124,8 +124,8 @@ impl<K: Store> Frontier<K> {
         }
     }
 
-    /// Returns true if a job depends on cached state: executions that are being dropped or paused,
-    /// or an audit.
+    /// Returns true if a running job depends on cached state: if an execution is being dropped or
+    /// paused, or if an audit is running.
     pub fn is_worked_on(&self) -> bool {
         self.drops.is_under_way()
             || self.ledger.audits.is_wanted()

@@ -1,13 +1,14 @@
 //! Gates that several groups share because their hosts belong to one server or operator. While a
-//! worker fetches from one of the groups, and during the pause after the fetch, the frontier leases
-//! no other group of the gate.
+//! worker fetches from one of the groups, and during the pause after the fetch, the frontier does
+//! not lease any other group of the gate.
 //!
 //! A gate is the hash `chg_gate:<name>` with these fields:
 //!
 //! - `n`: the time when the gate opens
 //! - `p`: the end of the longest pause
-//! - `l:<group>`: the deadline of a lease of this group
-//! - `w`: the representative: the one group that waits in `chg_wait` for all groups of the gate
+//! - `l:<group>`: the deadline of a lease on this group
+//! - `w`: the representative, that is, the group that waits in `chg_wait` on behalf of all groups
+//! of the gate
 //!
 //! `n` is computed from `p` and the deadlines. The other groups wait in the list
 //! `chg_gated:<name>`. Therefore opening the gate moves only one group, not thousands.
@@ -26,15 +27,15 @@ const LAST: f64 = 0.999;
 /// group qualifies, the next group becomes the representative anyway, and the search continues when
 /// that group is due.
 const LOOKED_AT: usize = 1000;
-/// Maximum number of entries of a gate's list that are searched for a group that is removed from
-/// the gate.
+/// Maximum number of entries of a gate's list that are searched when a group is removed from the
+/// gate.
 const MAX_SEARCHED: u64 = 1000;
 
 impl<K: Store> Placing<'_, K> {
-    /// Updates a gate after the leases of one of its groups changed: stores the last deadline of
-    /// the group, if it is leased, and the end of its pause. The gate stays closed while one of its
-    /// groups is leased or pauses. Meanwhile, the representative waits in `chg_wait` for all due
-    /// groups of the gate.
+    /// Updates a gate after the leases on one of its groups changed. Stores the last deadline of
+    /// the group, if the group is leased, and the end of the group's pause. The gate stays closed
+    /// while one of its groups is leased or is in its pause. Meanwhile, the representative waits in
+    /// `chg_wait` for all due groups of the gate.
     pub(super) fn update_gate(
         &mut self,
         ks: &mut K,
@@ -69,8 +70,8 @@ impl<K: Store> Placing<'_, K> {
         }
         self.promote(ks, gate, loaded, until)?;
         if is_own {
-            // The group was queued with the previous opening time. From now on, the other groups
-            // are leased before this group.
+            // The group was queued with the previous opening time of the gate. From now on, the
+            // other groups take precedence over it.
             loaded.group.due = self.groups.due_of(ks, loaded)?.max(until);
             self.queues
                 .wait(ks, &loaded.id, loaded.group.due as f64 + LAST)?;
@@ -127,8 +128,8 @@ impl<K: Store> Placing<'_, K> {
         Ok(())
     }
 
-    /// Queues a group from which a worker has just fetched, after all other groups of the gate. The
-    /// other groups include due groups that no search has moved behind the gate yet.
+    /// Queues a group from which a worker has just fetched, after all other groups of the gate.
+    /// This includes due groups that no search has moved behind the gate yet.
     pub(super) fn wait_last_behind_gate(
         &mut self,
         ks: &mut K,
@@ -157,7 +158,7 @@ impl<K: Store> Placing<'_, K> {
     }
 
     /// Makes the next group behind a gate its representative. The next group may be `own`, the
-    /// group that the caller is changing. The stored state of `own` is outdated.
+    /// group that the caller is changing; use `own` then, because its stored state is outdated.
     fn promote(
         &mut self,
         ks: &mut K,
@@ -277,8 +278,8 @@ mod tests {
             let lease = frontier.next_of(ks, b"x", &ask(lease), 10).unwrap();
             lease.expect("three at a time").token
         });
-        // Both groups wait for the gate that the leases close: z in `chg_wait`, x in the gate's
-        // list.
+        // Both groups wait for the gate, which their leases close: z waits in `chg_wait`, and x in
+        // the gate's list.
         frontier.group(ks, b"g", &[b"z", b"x"], 20).unwrap();
         let mut leases = Vec::new();
         let all = &mut || true;

@@ -16,7 +16,7 @@ use super::time::Millis;
 pub(super) const OPENS: &[u8] = b"n";
 /// Field with the end of the longest pause.
 pub(super) const PAUSES: &[u8] = b"p";
-/// Prefix of a group in the name of the field with the deadline of its lease.
+/// Prefix of the names of fields with lease deadlines. The id of the leased group follows.
 pub(super) const LEASED: &[u8] = b"l:";
 /// Field with the group that represents the gate in `chg_wait`.
 pub(super) const FIRST: &[u8] = b"w";
@@ -36,7 +36,8 @@ impl<K: Store> Gates<K> {
         Ok(field_number(ks, &key, OPENS)?)
     }
 
-    /// Returns the time at which the shared gate of a group opens; 0 for a group without one.
+    /// Returns the time at which the shared gate of a group opens, or 0 if the group has no shared
+    /// gate.
     pub(super) fn opens(&self, ks: &mut K, loaded: &Loaded<K>) -> Result<Millis> {
         match &loaded.group.options.gate[..] {
             [] => Ok(0),
@@ -55,7 +56,7 @@ impl<K: Store> Gates<K> {
         Ok(waits.then_some(first))
     }
 
-    /// Returns the latest deadline of the leases behind a gate.
+    /// Returns the latest deadline of the leases on groups of a gate.
     pub(super) fn deadlines(&self, ks: &mut K, key: &K::Name) -> Result<Millis> {
         let (mut batch, mut cursor) = (Batch::default(), ks.cursor());
         while ks.hash_scan(key, &mut cursor, &mut batch)? {}

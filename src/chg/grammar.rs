@@ -80,8 +80,8 @@ fn read_status(text: &[u8]) -> Result<i64, String> {
     })
 }
 
-/// Parses a pause that a host requested. A release must not fail because a host sent a value out of
-/// range, so it is clamped later.
+/// Parses a pause that a host requested. Out-of-range values are accepted here and clamped later,
+/// because a release must not fail because of a value that a host sent.
 fn read_wait(option: &str, text: &[u8]) -> Result<i64, String> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
@@ -203,14 +203,14 @@ grammar! {
     }
 }
 
-/// URLs to discover, and how.
+/// URLs to discover, and the options for discovering them.
 pub struct Discovery<'a> {
     pub fresh: Option<Millis>,
     pub weight: Option<u64>,
     pub items: SmallVec<[Item<'a>; 4]>,
 }
 
-/// Declares a form of `CHG.DISCOVER`: its word, and the items that it has.
+/// Declares a form of `CHG.DISCOVER`: its keyword, and the type of its items.
 macro_rules! discovery {
     ($name:ident, $word:literal, $item:expr) => {
         grammar! {
@@ -668,7 +668,7 @@ command! {
 }
 
 grammar! {
-    /// Number of done URLs of an execution.
+    /// A limit of done URLs: the execution, and the number.
     pub struct DoneLimit<'a> {
         most: u64 = Integer::from("done-urls", 0),
         execution: &'a [u8] = EXECUTION.after("EXECUTION"),
@@ -694,7 +694,7 @@ grammar! {
 }
 
 impl GroupLimits<'_> {
-    /// Returns the limits without the number of done URLs.
+    /// Returns the limits, except the limit of done URLs.
     pub fn limits(&self) -> Limits {
         Limits {
             parallel: self.parallel,
@@ -836,7 +836,7 @@ impl List {
     }
 }
 
-/// The position at which a list of URIs continues.
+/// The position from which a list of URIs continues.
 #[derive(Clone, Copy)]
 pub enum UriCursor {
     /// A position in a group.

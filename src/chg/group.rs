@@ -53,13 +53,13 @@ pub struct Options {
     pub parallel: u64,
     /// Minimum time from the start of one fetch to the start of the next.
     pub gap: Millis,
-    /// Pause after a fetch, unless a release says otherwise; `None` if not set.
+    /// Pause after a fetch, unless the release specifies a different pause; `None` if not set.
     pub delay: Option<Millis>,
     /// Number of URIs that the group still accepts; `None` if unlimited.
     pub budget: Option<u64>,
-    /// Time until which the group is blocked: no fetch begins before it.
+    /// Time until which the group is blocked. No fetch begins before this time.
     pub blocked: Millis,
-    /// True if no fetch begins until the group is resumed.
+    /// True if the group is paused: no fetch begins until it is resumed.
     pub paused: bool,
     /// The gate shared with other groups; empty if there is none.
     pub gate: Vec<u8>,
@@ -97,11 +97,11 @@ pub struct Group {
     pub released: Millis,
     /// Back-off after failures of the host.
     pub backoff: Backoff,
-    /// True if the frontier may store URIs of the group, not only count them.
+    /// True if the frontier may store URIs of the group, instead of only counting them.
     pub keeps: bool,
     /// Number of leases that have expired in a row.
     pub expired: u64,
-    /// Leases that are held. Leases that have expired remain here until a command ends them.
+    /// Leases that are held. Expired leases remain in this list until a command ends them.
     pub holds: SmallVec<[Hold; 1]>,
     /// The last release.
     pub last: Option<Released>,
@@ -125,7 +125,8 @@ pub struct Limits {
     pub parallel: Option<u64>,
     /// Minimum time from the start of one fetch to the start of the next.
     pub gap: Option<Millis>,
-    /// Pause after a fetch, unless a release says otherwise; `Some(None)` removes it.
+    /// Pause after a fetch, unless the release specifies a different pause; `Some(None)` removes
+    /// the setting.
     pub delay: Option<Option<Millis>>,
     /// Number of URIs that the group still accepts; `Some(None)` for no limit.
     pub budget: Option<Option<u64>>,
@@ -133,7 +134,7 @@ pub struct Limits {
 
 impl Group {
     /// Decodes the fields `n`, `c`, `s`, `l`, `o`. Never fails: plain clients may have written any
-    /// text, and text that is not a number is read as 0.
+    /// bytes, and values that are not numbers are read as 0.
     pub fn read(fields: [Option<&[u8]>; FIELDS]) -> Group {
         let [due, uris, state, leases, options] = fields;
         let number = |field: Option<&[u8]>| field.and_then(parse_unsigned).unwrap_or(0);
@@ -156,8 +157,8 @@ impl Group {
             group.keeps = next() != 0;
         }
         if written != group.due {
-            // A plain client set the due time, presumably at a release, so the due time is the end
-            // of a pause.
+            // A plain client set the due time, presumably at a release, so treat the due time as
+            // the end of a pause.
             group.gate = group.gate.max(group.due);
         }
         group.read_leases(leases.unwrap_or_default());
@@ -230,12 +231,12 @@ impl Group {
         held.copied().filter(|hold| now < hold.deadline)
     }
 
-    /// Returns the time when the first of the leases expires.
+    /// Returns the time at which the first lease expires.
     pub fn first_deadline(&self) -> Option<Millis> {
         self.holds.iter().map(|hold| hold.deadline).min()
     }
 
-    /// Returns the time when the last of the leases expires.
+    /// Returns the time at which the last lease expires.
     pub fn last_deadline(&self) -> Option<Millis> {
         self.holds.iter().map(|hold| hold.deadline).max()
     }
@@ -259,9 +260,9 @@ impl Group {
     }
 
     /// Returns the time from which the group may be leased for an execution, ignoring its shared gate. A
-    /// lease needs a due URI: a URI that is due at `queued`, or with `is_held` the URI of a lease that ends.
-    /// The number of leases is limited, too: another lease may have to end first. Returns `None` if no lease
-    /// is possible until the group changes.
+    /// lease needs a due URI: one that becomes due at `queued` or, with `is_held`, the URI of a lease that
+    /// ends. Because the number of leases is limited, another lease may have to end first. Returns `None` if
+    /// no lease is possible until the group changes.
     pub(super) fn leasable_from(&self, queued: Option<Millis>, is_held: bool) -> Option<Millis> {
         if self.options.paused {
             return None;
@@ -274,7 +275,7 @@ impl Group {
         [free, ends].into_iter().flatten().min()
     }
 
-    /// Returns true if no URI is queued and no lease is held, so that the group belongs in no
+    /// Returns true if no URI is queued and no lease is held. Such a group does not belong in any
     /// queue.
     pub fn is_idle(&self) -> bool {
         self.uris == 0 && self.holds.is_empty()

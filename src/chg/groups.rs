@@ -17,14 +17,14 @@ use super::store::{Store, field_number};
 use super::time::{Millis, of_score};
 use super::uris::{Kept, Op, Stock};
 
-/// Maximum number of leased groups whose hashes are cached; about 1 KB each.
+/// Maximum number of leased groups that are cached. Each takes about 1 KB.
 const MAX_LEASED: usize = 1024;
 
 /// The hashes of the groups of a frontier, and the URIs that the frontier stores for them.
 pub(super) struct Groups<K: Store> {
     keys: Rc<Keys<K>>,
-    /// A released group whose write is deferred until the lease after the release is known, or
-    /// until the group is read.
+    /// A released group whose write is deferred until it is known whether a new lease follows the
+    /// release, or until the group is read.
     unsaved: RefCell<Option<Box<Loaded<K>>>>,
     /// Leased groups in the state in which they were last written, so that a release need not read
     /// them again. The cache evicts a group when another operation loads it, because that operation
@@ -47,13 +47,13 @@ pub(super) struct Loaded<K: Store> {
 
 /// The stored form of a group.
 enum Source<K: Store> {
-    /// The fields of a hash: as they were read, and as written since.
+    /// The fields of a hash: the values that were read, and the values written since then.
     Hash(
         Box<[Option<K::Value>; FIELDS]>,
         RefCell<Option<Box<[Option<Text>; FIELDS]>>>,
     ),
-    /// A value: the number of fields that a hash would have, and the number of URIs that the stored
-    /// group counts.
+    /// A native value: the number of fields that a hash would have, and the number of URIs that the
+    /// stored group counts.
     Value(u64, Cell<u64>),
 }
 
@@ -77,7 +77,7 @@ impl<K: Store> Groups<K> {
         if let Source::Hash(read, _) = &mut loaded.source {
             read.fill_with(|| None);
         }
-        // The write stored the fields from which these flags are read.
+        // The write has stored the fields from which these flags are derived.
         loaded.group.known = true;
         loaded.group.ours = true;
         let leased = self.leased.get_mut();
@@ -109,7 +109,7 @@ impl<K: Store> Groups<K> {
         Ok(loaded)
     }
 
-    /// Stores a group here until its deferred write.
+    /// Keeps a group in memory until its deferred write.
     pub(super) fn keep_unsaved(&mut self, loaded: Box<Loaded<K>>) {
         self.unsaved.replace(Some(loaded));
     }
@@ -139,8 +139,8 @@ impl<K: Store> Groups<K> {
         }
     }
 
-    /// Reads a group, and the number of URIs of an execution that it counts in the execution's
-    /// field.
+    /// Reads a group, and the number of URIs of an execution that the group counts in the field of
+    /// this execution.
     pub(super) fn load_counting(
         &self,
         ks: &mut K,
@@ -238,14 +238,15 @@ impl<K: Store> Groups<K> {
     /// Returns the key of the URIs stored for a loaded group.
     pub(super) fn uris_of<'l>(&self, ks: &mut K, loaded: &'l Loaded<K>) -> &'l K::Name {
         if !ks.has_plain_groups() {
-            // A packed frontier finds a group and its URIs by the id in either name.
+            // A packed frontier finds both a group and its URIs by the id that each key name
+            // contains, so the key of the group can be used.
             return &loaded.key;
         }
         let name = || self.keys.uris_key(ks, &loaded.id);
         loaded.uris.get_or_init(name)
     }
 
-    /// Returns the unsaved group, and clears it from this value, if the group has this id.
+    /// If the unsaved group has this id, removes the group from this value and returns it.
     pub(super) fn take_unsaved(&mut self, id: &[u8]) -> Option<Box<Loaded<K>>> {
         self.unsaved
             .get_mut()
@@ -325,8 +326,8 @@ impl<K: Store> Groups<K> {
     }
 
     /// Adds the leases that were lost with the hash to a group in memory, without writing anything.
-    /// Returns true if the group is in `chg_busy`; otherwise false, and the tokens of the lost
-    /// leases, which have no deadline.
+    /// Returns true if the group is in `chg_busy`; otherwise false and the tokens of the lost
+    /// leases, whose deadlines are unknown.
     pub(super) fn find_leases(
         &self,
         ks: &mut K,
@@ -357,9 +358,10 @@ impl<K: Store> Groups<K> {
         Ok((true, Vec::new()))
     }
 
-    /// Returns the deadline of the last lease of a group whose worker may still find links for an
-    /// execution. Considers leases of the execution's stored URIs. If URIs of the execution are
-    /// only counted, considers all leases, because leases of counted URIs do not name an execution.
+    /// Returns the deadline of the last lease on a group whose worker may still find links for an
+    /// execution. Considers leases on stored URIs of the execution. If URIs of the execution are
+    /// only counted, considers all leases, because leases on counted URIs do not contain the
+    /// execution.
     pub(super) fn leased_until(
         &self,
         ks: &mut K,
@@ -403,8 +405,8 @@ impl<K: Store> Groups<K> {
         Ok(next.flatten())
     }
 
-    /// Changes a group whose deletion is overdue so that it looks deleted to commands that only
-    /// read.
+    /// Changes a loaded group whose deletion is overdue, so that commands that only read see it as
+    /// deleted.
     pub(super) fn show_as_deleted(
         &self,
         ks: &mut K,
@@ -441,7 +443,7 @@ impl<K: Store> Loaded<K> {
         })
     }
 
-    /// Creates a group of a storage that stores groups as values.
+    /// Creates a group that was read from a storage in which groups are native values.
     fn of(id: &[u8], key: K::Name, stored: Stored) -> Box<Loaded<K>> {
         let Stored { group, fields } = stored;
         Box::new(Loaded {

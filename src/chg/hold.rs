@@ -21,8 +21,8 @@ pub enum Target<'a> {
 }
 
 /// Pauses or resumes an execution. Before a pause takes effect, the job finds the groups that
-/// searches will have to skip, in slices, so that the first search after the pause is fast. Until
-/// then, groups are leased as usual.
+/// searches will have to skip. It does so in slices, so that the first search after the pause is
+/// fast. Until the pause takes effect, groups are leased as usual.
 pub fn pause_execution<K: Store>(execution: &[u8], pause: bool, now: Millis) -> Job<K> {
     let execution = execution.to_vec();
     Job::new(async move |lent: Lent<K>| {
@@ -106,8 +106,8 @@ impl<K: Store> Frontier<K> {
         self.placing().save_options(ks, &loaded)
     }
 
-    /// Puts groups behind one gate; an empty name removes them from their gate. The groups
-    /// may be unknown to the frontier.
+    /// Puts groups behind one gate. An empty gate name removes the groups from their gates. The
+    /// groups may be unknown to the frontier.
     ///
     /// # Errors
     /// `WRONGTYPE` if a key holds another type; any server error.
@@ -122,8 +122,7 @@ impl<K: Store> Frontier<K> {
             let stood_behind = self.placing().leave_gate(ks, &mut loaded)?;
             let old = std::mem::replace(&mut loaded.group.options.gate, gate.to_vec());
             if !old.is_empty() && !loaded.group.holds.is_empty() {
-                // The leases of the group kept the old gate closed. Remove these leases from the
-                // old gate.
+                // The leases on the group kept the old gate closed, so remove them from it.
                 self.placing().update_gate(ks, &old, &mut loaded, now)?;
             }
             let due = self.groups.due_of(ks, &loaded)?.max(now);

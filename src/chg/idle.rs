@@ -1,6 +1,6 @@
 //! Idle groups: groups that have neither queued URIs nor leases, and are in none of the documented
-//! queues. The frontier keeps the hash of an idle group until the politeness pause has ended, so
-//! that a URI that arrives shortly after the last fetch has to wait.
+//! queues. The frontier keeps the hash of an idle group until the politeness pause has ended.
+//! Therefore, a URI that arrives shortly after the last fetch has to wait for the end of the pause.
 
 use super::error::Result;
 use super::frontier::Frontier;
@@ -26,8 +26,8 @@ impl<K: Store> Placing<'_, K> {
         Ok(())
     }
 
-    /// Makes a group idle. Returns false if the pause of the group has already ended, so that its
-    /// hash was deleted. Otherwise, the caller must save the group.
+    /// Makes a group idle. Returns false if the pause of the group has already ended; its hash is
+    /// then deleted. Otherwise, the caller must save the group.
     pub(super) fn retire(
         &mut self,
         ks: &mut K,
@@ -63,9 +63,9 @@ impl<K: Store> Frontier<K> {
         self.first_idle.at(ks, &self.keys.once.idle)
     }
 
-    /// Deletes idle groups whose pause has ended, at most `MAX_EVICTED` at a time. If a plain
-    /// client has added URIs to such a group, puts the group into `chg_wait` instead, because a
-    /// plain client does not queue a group that exists already.
+    /// Deletes idle groups whose pause has ended, at most `MAX_EVICTED` per call. If a plain client
+    /// has added URIs to such a group, puts the group into `chg_wait` instead, because plain
+    /// clients do not queue groups that already exist.
     pub(super) fn evict_idle(&mut self, ks: &mut K, now: Millis) -> Result<()> {
         ks.packed(|packed| packed.set_clock(now))?;
         self.drops.unmark_over(ks, now)?;

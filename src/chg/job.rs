@@ -15,7 +15,7 @@ pub type Job<K> = slices::Job<Frontier<K>, K, Error>;
 /// A frontier and its keys, as lent to a job for one slice.
 pub(super) type Lent<K> = slices::Lent<Frontier<K>, K>;
 
-/// The object of a scan.
+/// The entries that a scan visits.
 enum Over<N> {
     /// Keys of the frontier.
     Keys,
@@ -58,8 +58,8 @@ impl<'a, K: Store> Scan<'a, K> {
         }
     }
 
-    /// Returns the next entries, or `None` at the end. The caller continues in the slice in which
-    /// the entries were read. Pauses only if a step of the scan returned no entries.
+    /// Returns the next entries, or `None` at the end. The caller runs in the same slice in which
+    /// the entries were read: this function only pauses if a step of the scan returned no entries.
     pub(super) async fn next(&mut self) -> Result<Option<&Batch>> {
         self.batch.clear();
         while self.more && self.batch.is_empty() {

@@ -11,11 +11,11 @@ use crawlspace_host::once_keys;
 pub enum Heard {
     /// Groups may have moved to another queue, or may be paused or resumed.
     Queue,
-    /// The key may hold another type.
+    /// The type of the key may have changed.
     Type,
-    /// The tokens may have to continue from another number.
+    /// The next token may have to be a different number.
     Tokens,
-    /// The frontier may be in another storage.
+    /// The storage of the frontier may have changed.
     Storage,
 }
 
@@ -60,7 +60,7 @@ impl Once {
         }
     }
 
-    /// Marks a key that every command may read, without a permission of the user for the key.
+    /// Marks a key that every command may read, even if the user has no permission for the key.
     const fn bookkeeping(self) -> Once {
         Once {
             bookkeeping: true,
@@ -72,7 +72,7 @@ impl Once {
 once_keys! { Once:
     /// `chg_wait`: groups by due time.
     wait = Once::of("chg_wait", KeyType::SortedSet).documented().heard(Heard::Queue);
-    /// `chg_busy`: groups by the deadline of their first lease to expire.
+    /// `chg_busy`: groups by the deadline of the lease that expires first.
     busy = Once::of("chg_busy", KeyType::SortedSet).documented().heard(Heard::Queue);
     /// `chg_ready`: groups that are due, in the order in which they became ready.
     ready = Once::of("chg_ready", KeyType::List).documented().heard(Heard::Queue);
@@ -92,8 +92,8 @@ once_keys! { Once:
     answers = Once::of("chg_answers", KeyType::Hash);
     /// `chg_paused`: pauses of executions and of the whole frontier.
     paused = Once::of("chg_paused", KeyType::Hash).heard(Heard::Queue).bookkeeping();
-    /// `chg_dropped`: executions that were dropped while leases were held, by the end of their last
-    /// lease.
+    /// `chg_dropped`: executions that were dropped while their leases were held, by the end of the
+    /// last of these leases.
     dropped = Once::of("chg_dropped", KeyType::SortedSet).heard(Heard::Queue);
     /// `chg_later`: leases whose group was freed, by the deadline of their URIs. Only packed frontiers have
     /// such leases.
@@ -121,7 +121,7 @@ impl Each {
         }
     }
 
-    /// Marks a key that every command may read, without a permission of the user for the key.
+    /// Marks a key that every command may read, even if the user has no permission for the key.
     const fn bookkeeping(self) -> Each {
         Each {
             bookkeeping: true,
@@ -156,8 +156,8 @@ const EACH: [Each; 6] = [GROUP, URIS, GATE, GATED, SEQUENCE, OF];
 /// follows.
 pub const COUNTED: &[u8] = b"e:";
 
-/// Returns true if a key is bookkeeping, which every command may read without a permission of the
-/// user. `name` is the key's name after the prefix.
+/// Returns true for a bookkeeping key, which every command may read even if the user has no
+/// permission for it. `name` is the key's name after the prefix.
 pub fn is_bookkeeping(name: &[u8]) -> bool {
     let once = |row: &Once| row.bookkeeping && row.name.as_bytes() == name;
     let each = |row: &Each| row.bookkeeping && row.id(name).is_some();
@@ -178,7 +178,7 @@ const ENDINGS: Endings = {
 };
 
 /// Returns true if a key may belong to a cached frontier, whose prefix has one of these lengths.
-/// Quickly rejects the keys of other applications, to which most keys of a shared server belong.
+/// Quickly rejects the keys of other applications, which are the majority on a shared server.
 pub fn may_be_ours(key: &[u8], lengths: &Lengths) -> bool {
     let may_be_once = ENDINGS.may_end(key) && heard_once(key).next().is_some();
     may_be_once || lengths.any(key, GROUP_NAME)

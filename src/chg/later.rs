@@ -1,8 +1,8 @@
-//! Leases with a second deadline: the host is free again, but the holder of the token keeps the URIs until
-//! that deadline.
+//! Leases with a second deadline. The group of such a lease is free again, but the holder of the token
+//! keeps the URIs until the second deadline.
 //!
-//! The sorted set `chg_later` has such leases, by this deadline. A lease whose URIs have all ended stays there until
-//! then, so that `CHG.DONE` can be sent again.
+//! The sorted set `chg_later` contains these leases, sorted by the second deadline. A lease whose URIs have all
+//! ended stays in the set until that deadline, so that `CHG.DONE` can be sent again.
 
 use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
@@ -19,7 +19,8 @@ use super::time::{Millis, of_score};
 use super::transition::{Event, Seen};
 use super::uris::{Changed, End, Op};
 
-/// Maximum number of leases whose second end a command reaches besides its own work.
+/// Maximum number of leases that one command ends at their second deadline, in addition to its own
+/// work.
 const MAX_ENDED: usize = 4;
 
 /// Returns the member of `chg_later` for a lease.
@@ -72,7 +73,8 @@ impl<K: Store> Later<K> {
         Ok(self.member_at(ks, 0)?.map(|(_, deadline)| deadline))
     }
 
-    /// Returns the group of the lease with a rank by the second deadline, and the deadline.
+    /// Returns the group and the second deadline of the lease at this rank, in the order of second
+    /// deadlines.
     pub(super) fn at(&self, ks: &mut K, rank: u64) -> Result<Option<(Id, Millis)>> {
         let member = self.member_at(ks, rank)?;
         Ok(member.map(|(member, deadline)| {
@@ -81,7 +83,7 @@ impl<K: Store> Later<K> {
         }))
     }
 
-    /// Returns the member of `chg_later` with a rank by the second deadline, and the deadline.
+    /// Returns the member of `chg_later` at this rank, and its second deadline.
     fn member_at(&self, ks: &mut K, rank: u64) -> Result<Option<(K::Value, Millis)>> {
         if Self::is_empty(ks)? {
             return Ok(None);
@@ -90,7 +92,7 @@ impl<K: Store> Later<K> {
         Ok(found.map(|(member, deadline)| (member, of_score(deadline))))
     }
 
-    /// Returns the first lease whose second deadline has passed, as its member and its deadline, and removes it.
+    /// Removes the first lease whose second deadline has passed, and returns its member and deadline.
     fn take_ended(&self, ks: &mut K, now: Millis) -> Result<Option<(Id, Millis)>> {
         let first = self.member_at(ks, 0)?;
         let Some((first, deadline)) = first.filter(|(_, deadline)| *deadline <= now) else {
@@ -103,7 +105,7 @@ impl<K: Store> Later<K> {
 }
 
 impl<K: Store> Frontier<K> {
-    /// Ends some leases whose second deadline has passed. Returns false if there was none.
+    /// Ends some leases whose second deadline has passed. Returns false if there was no such lease.
     pub(super) fn end_some_later(&mut self, ks: &mut K, now: Millis) -> Result<bool> {
         for ended in 0..MAX_ENDED {
             let Some((first, deadline)) = self.later.take_ended(ks, now)? else {
@@ -152,7 +154,8 @@ impl<K: Store> Frontier<K> {
         self.placing().apply(ks, &mut loaded, &step, now)
     }
 
-    /// Marks URIs of a lease as done, all if none is named. Returns the number of URIs that were marked.
+    /// Marks URIs of a lease as done: the URIs in `names`, or all URIs if `names` is `None`. Returns the
+    /// number of URIs that were marked.
     ///
     /// # Errors
     /// `PLAIN` if the frontier is not packed, `NOCHG` if the group is unknown, `STALE` if the lease has ended, `ERR` if its
@@ -171,7 +174,8 @@ impl<K: Store> Frontier<K> {
         let later = self.later.of(ks, chg, token)?;
         let is_held = loaded.group.hold(token, now).is_some();
         if !is_held && later.is_none_or(|deadline| deadline <= now) {
-            // A group is deleted with its last URI, but clients may send its tokens until their deadline.
+            // A group is deleted with its last URI, but clients may still send tokens of the group until
+            // the deadline of the lease.
             return Err(if loaded.group.known {
                 Error::Stale(chg.to_vec(), token)
             } else {
@@ -209,7 +213,7 @@ impl<K: Store> Frontier<K> {
 }
 
 impl<K: Store> Groups<K> {
-    /// Stores the status of a fetch whose URIs stay with their lease.
+    /// Stores the status of a fetch whose URIs remain leased.
     pub(super) fn store_status(
         &self,
         ks: &mut K,
@@ -228,7 +232,7 @@ impl<K: Store> Groups<K> {
         Ok(())
     }
 
-    /// Removes what is left of leases that have freed the group and have no URIs any more, because no release follows.
+    /// Removes leases that have freed the group and have no URIs any more, because no release of these leases follows.
     pub(super) fn clear_ended(&self, ks: &mut K, loaded: &Loaded<K>) -> Result<()> {
         if ks.packed(|packed| packed.has_later())? != Some(true) {
             return Ok(());

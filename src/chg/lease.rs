@@ -23,8 +23,8 @@ use super::uris::Stock;
 pub enum ReleaseReply {
     /// The lease was released. Contains the due time of the group.
     Released(Millis),
-    /// The lease was released before. Contains the first reply, and the lease that was granted with
-    /// that release, if it is still held.
+    /// The lease was released before. Contains the reply to the first release, and the lease that
+    /// was granted with that release, if this lease is still held.
     Before(Millis, Option<Lease>),
 }
 
@@ -194,7 +194,8 @@ impl<K: Store> Frontier<K> {
 }
 
 impl<K: Store> Groups<K> {
-    /// Returns the new value of [`super::group::Group::away`] when these leases have ended, if it may change.
+    /// Returns the value of [`super::group::Group::away`] after these leases have ended, or `None` if it
+    /// cannot change.
     pub(super) fn away_without(
         &self,
         ks: &mut K,
@@ -207,7 +208,7 @@ impl<K: Store> Groups<K> {
         self.count_away(ks, loaded, ended)
     }
 
-    /// Returns [`super::group::Group::away`] when these leases have ended.
+    /// Computes [`super::group::Group::away`] after these leases have ended.
     pub(super) fn count_away(
         &self,
         ks: &mut K,
@@ -227,7 +228,7 @@ impl<K: Store> Groups<K> {
     }
 }
 
-/// Execution and name of a URI, and the new additions to its record; see [`new_payload`].
+/// Execution and name of a URI, and its new additional data; see [`new_payload`].
 type NewPayload<'a> = (Vec<u8>, Vec<u8>, (Option<Vec<u8>>, &'a [u8]));
 
 /// Returns the leased URI whose payload a release replaces: execution, name, URL if the name is a key,
@@ -316,8 +317,8 @@ fn released_before<K: Store>(
             let next = next.map_or_else(Vec::new, |next| next.as_ref().to_vec());
             Some((last, next))
         }
-        // The group was deleted. The group may have been created again, but has not been leased
-        // since.
+        // The group was deleted. It may have been created again, but has not been leased since
+        // then.
         None if loaded.group.holds.is_empty() && loaded.group.last.is_none() => {
             past.find(ks, &loaded.id, token)?
         }

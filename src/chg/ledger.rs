@@ -1,11 +1,11 @@
 //! The counts of queued URIs: `EIDC` and `QCT` of the frontier, and the fields of groups that count
-//! URIs per execution. Also records the groups of each execution, so that `CHG.DROP` visits only
-//! these groups.
+//! URIs per execution. Also records which groups have URIs of each execution, so that `CHG.DROP`
+//! only has to visit these groups.
 //!
 //! The fields of the hash `chg_of:<execution>` are the groups for which the module stores or counts
 //! queued URIs of the execution. A field is written when the first URI of an execution is added to
 //! a group, and removed with the last URI. Plain clients do not record the execution of a URI in
-//! its group, so the hash does not include groups with such URIs.
+//! its group, so the hash does not include groups that only have such URIs.
 
 use std::rc::Rc;
 
@@ -22,7 +22,7 @@ use super::store::{Store, field_number};
 /// restores the counts of the other executions.
 const COUNTED_AGAIN: usize = 256;
 
-/// Maximum number of groups in which URIs of an execution are counted.
+/// Maximum number of groups over which the URIs of an execution are summed.
 const MAX_ASKED: u64 = 64;
 
 /// The counts of a frontier.
@@ -77,8 +77,8 @@ impl<K: Store> Ledger<K> {
         self.some_counted_in(ks, key, usize::MAX)
     }
 
-    /// Returns the executions whose URIs a group counts without storing them; only some of these
-    /// executions if there are more than about `most`.
+    /// Returns the executions whose URIs a group counts without storing them; if there are more
+    /// than about `most` such executions, returns only some of them.
     pub(super) fn some_counted_in(
         &self,
         ks: &mut K,
@@ -132,8 +132,8 @@ impl<K: Store> Ledger<K> {
         }
     }
 
-    /// Removes a group that stores no URIs of an execution from the execution's list, unless the
-    /// group counts URIs of the execution.
+    /// Removes a group from the list of an execution, unless the group counts URIs of the
+    /// execution. The group must not store URIs of the execution.
     pub(super) fn delist_unless_counted(
         &self,
         ks: &mut K,
@@ -146,8 +146,8 @@ impl<K: Store> Ledger<K> {
         Ok(())
     }
 
-    /// Returns the number of URIs of an execution in all groups on its list; `None` if there are more than
-    /// `most` groups.
+    /// Returns the number of URIs of an execution in all groups on its list, or `None` if the list has
+    /// more than `most` groups.
     pub(super) fn queued_in_few(
         &self,
         ks: &mut K,
@@ -175,9 +175,9 @@ impl<K: Store> Ledger<K> {
         Ok(Some(sum))
     }
 
-    /// Adds the stored URIs that a group counts again to `EIDC` and `QCT`, because the plain client
-    /// that emptied the group may have subtracted them. If the execution has URIs in only a few
-    /// groups, raises `EIDC` to at most the sum over these groups.
+    /// Adds stored URIs, which a group counts again, to `EIDC` and `QCT`, because the plain client
+    /// that emptied the group may have subtracted these URIs. If the execution has URIs in only a
+    /// few groups, raises `EIDC` to at most the sum over these groups.
     pub(super) fn count_missing(
         &mut self,
         ks: &mut K,

@@ -1,5 +1,5 @@
-//! Limits of groups by the number of URLs of an execution that are done. A group whose limit is reached keeps its place
-//! in the queues, and searches skip the URIs of the execution, as if it were paused in this group.
+//! Limits of groups by the number of done URLs of an execution. A group whose limit is reached keeps its place in the
+//! queues, but searches skip the URIs of the execution in this group, as if the execution were paused.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +13,9 @@ use super::queues::Queues;
 use super::store::{Store, check_packed, with_packed};
 use super::time::Millis;
 
-/// Creates a job that sets limits of a group. A limit of done URLs needs a count, so the job first counts the
-/// URLs of the execution, unless the count exists already for another limit. A limit of 0 URLs removes the
-/// limit.
+/// Creates a job that sets limits of a group. A limit of done URLs is based on a count. Therefore, the job
+/// first counts the URLs of the execution, unless the count already exists for another limit. A limit of 0
+/// removes the limit.
 pub fn limit_done<K: Store>(
     chg: &[u8],
     (execution, most): (&[u8], u64),
@@ -43,8 +43,8 @@ pub fn limit_done<K: Store>(
     })
 }
 
-/// Counts the URLs of an execution that belong to a group. The counts are exact at the moment when this
-/// function returns.
+/// Counts the URLs of an execution that belong to a group. The counts are exact when this function
+/// returns.
 async fn count_exactly<K: Store>(lent: &Lent<K>, execution: &[u8], chg: &[u8]) -> Result<Counts> {
     loop {
         let found = lent.with(|_, ks| {
@@ -68,7 +68,7 @@ async fn count_exactly<K: Store>(lent: &Lent<K>, execution: &[u8], chg: &[u8]) -
         let tallies = lent.with(|_, ks| {
             with_packed(ks, |packed| {
                 let tallies = packed.end_recount(&recounting)?;
-                // The execution may belong to another space by now.
+                // The execution may now belong to a different space.
                 let member = packed.spaces().member(execution);
                 let is_there = member.is_some_and(|member| member.space == space);
                 is_there.then_some(tallies)
@@ -80,8 +80,8 @@ async fn count_exactly<K: Store>(lent: &Lent<K>, execution: &[u8], chg: &[u8]) -
     }
 }
 
-/// Counts the URLs of a space by these executions and hashes of groups, in slices. The counts include changes
-/// between the slices, and later changes until the recount ends.
+/// Counts the URLs of a space for these executions and hashes of groups, in slices. The counts include
+/// changes between the slices, and later changes until the recount ends.
 pub(super) async fn recount<K: Store>(
     lent: &Lent<K>,
     space: &[u8],
@@ -142,7 +142,7 @@ pub(super) fn limits_of<K: Store>(lent: &Lent<K>, id: &[u8]) -> Result<Vec<(Vec<
 }
 
 impl<K: Store> Queues<K> {
-    /// Makes searches examine groups again whose limit was reached or no longer is.
+    /// Makes searches examine groups again that reached a limit or fell below it.
     pub(super) fn note_limits(&mut self, ks: &mut K) -> Result<()> {
         let turned = ks.packed(|packed| packed.take_turned())?;
         match turned.unwrap_or_default() {

@@ -1,5 +1,5 @@
-//! Listings of the queues, page by page: the groups of a frontier, and the URIs that it stores for
-//! a group.
+//! Listings, page by page: the groups in the queues of a frontier, and the URIs that the frontier
+//! stores for a group.
 
 use crawlspace_host::keyspace::Batch;
 use crawlspace_host::reply::Reply;
@@ -48,10 +48,10 @@ impl Queue {
 
 /// The position from which a listing of groups continues.
 ///
-/// A position in a sorted set is a score and a member, so that it remains valid when members before
-/// it are added or removed. `chg_ready` is listed from its tail to its head. Groups leave the list
-/// at the head and enter it at the tail, so the other groups only move towards the head, and the
-/// listing skips none of them.
+/// A position in a sorted set consists of a score and a member, so that it remains valid when
+/// members before it are added or removed. `chg_ready` is listed from its tail to its head. Groups
+/// leave the list at the head and enter it at the tail. The other groups therefore only move
+/// towards the head, and the listing does not skip any of them.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cursor {
     /// The position after a member of a sorted set.
@@ -105,13 +105,13 @@ impl Cursor {
     }
 }
 
-/// Splits a text at its first colon.
+/// Splits bytes at the first colon.
 fn split(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let colon = text.iter().position(|&byte| byte == b':')?;
     Some((&text[..colon], &text[colon + 1..]))
 }
 
-/// The position at which a list of URLs of an execution continues.
+/// The position from which a list of URLs of an execution continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UrlCursor {
     /// A position in a list of queued and leased URLs.
@@ -175,8 +175,8 @@ fn page(next: Option<Vec<u8>>, entries: Vec<Reply>) -> Reply {
 }
 
 impl<K: Store> Frontier<K> {
-    /// Returns up to `count` groups after a cursor, from one queue or from all but `chg_later`:
-    /// `[cursor, [[chg, state, due, c] ...]]`.
+    /// Returns up to `count` groups after a cursor, from one queue or from all queues except
+    /// `chg_later`: `[cursor, [[chg, state, due, c] ...]]`.
     ///
     /// # Errors
     /// Fails if a queue has another type.
@@ -248,8 +248,8 @@ impl<K: Store> Frontier<K> {
     }
 }
 
-/// Returns up to `count` URLs of an execution in a state, or those that are queued or leased, after a cursor:
-/// `[cursor, [[chg, uri, key, depth, state, due, status, attempts, changed] ...]]`.
+/// Returns up to `count` URLs of an execution after a cursor, either the URLs in `state` or all queued and
+/// leased URLs: `[cursor, [[chg, uri, key, depth, state, due, status, attempts, changed] ...]]`.
 ///
 /// # Errors
 /// `PLAIN` if the frontier is not packed; `KNOWN` if the frontier does not keep the texts of URLs that are done.
@@ -354,8 +354,8 @@ fn entry<K: Store>(
     ]))
 }
 
-/// Returns the number of members of a sorted set up to a position. The member of the position need
-/// not exist any more.
+/// Returns the number of members of a sorted set up to a position. The member in the position may
+/// have been removed.
 fn rank_behind<K: Store>(ks: &mut K, key: &K::Name, score: f64, member: &[u8]) -> Result<u64> {
     let (mut least, mut most) = (0, ks.zset_count(key, score)?);
     while least < most {
@@ -487,7 +487,7 @@ mod tests {
         let listed = all(None, 3, |ks, _| {
             let wait = ks.name(&[b"{f}:chg_wait"]);
             let ready = ks.name(&[b"{f}:chg_ready"]);
-            // Every third waiting group leaves, starting with the first ones, and new groups are
+            // Every third waiting group leaves, starting with the first group, and new groups are
             // added at the front. The first ready groups leave, and new groups are added at the
             // end.
             ks.zset_del(&wait, &chg(3 * n)).unwrap();

@@ -1,8 +1,8 @@
 //! The politeness frontier. The unit of politeness is the crawl host group: one client at a time
 //! fetches from a group, with pauses between fetches.
 //!
-//! A group passes through a cycle: it waits until it is due ([`add`]), is leased ([`next`]), and is
-//! released ([`lease`]) to wait again. These modules operate on a [`frontier`].
+//! A group passes through a cycle: it waits until it is due ([`add`]), is leased ([`next`]), is
+//! released ([`lease`]), and then waits again. These modules operate on a [`frontier`].
 
 pub mod add;
 mod audit;

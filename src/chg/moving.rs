@@ -80,7 +80,7 @@ impl Moving {
                     lent.pause().await;
                 }
             }
-            // More URIs may have arrived in parts of the group that the scan has passed.
+            // More URIs may have arrived in parts of the group that the scan has already passed.
             if !self.done && !met {
                 self.with_both(lent, |pair| pair.move_rest())?;
             }
@@ -131,7 +131,8 @@ impl Moving {
 }
 
 impl<K: Store> Pair<'_, K> {
-    /// Combines the pauses and blocks. Both groups now count as one host, so the later time applies in each case.
+    /// Combines the pauses and blocks of both groups. The groups now count as one host, so the later of two times
+    /// applies.
     fn join_pauses(&mut self) {
         let (from, to) = (&self.from.group, &mut self.to.group);
         to.gate = to.gate.max(from.gate);
@@ -154,8 +155,8 @@ impl<K: Store> Pair<'_, K> {
         if self.to.group.uris > 0 {
             frontier.placing().save(ks, &self.to)?;
         } else if self.moving.done && self.to.group.gate > now {
-            // No URI is queued for the other group, but URIs that arrive later must wait for the
-            // end of the pause.
+            // The other group has no queued URIs, but URIs that arrive later must wait for the end
+            // of its pause.
             frontier.placing().retire_if_idle(ks, &mut self.to, now)?;
         }
         let mut left = Step::to(Placement::Stay);
@@ -174,8 +175,8 @@ impl<K: Store> Pair<'_, K> {
         Ok(first.is_some_and(|first| !first.is_empty()))
     }
 
-    /// Returns true if counts of executions remain, that is, if the hash has other fields than
-    /// those of the group itself and of its last release. The hash may have been deleted.
+    /// Returns true if counts of executions remain, that is, if the hash has fields besides those
+    /// of the group itself and of its last release. The hash may have been deleted.
     fn counts(&mut self) -> Result<bool> {
         let next = self.frontier.keys.fields.next.as_ref();
         let next = self.ks.hash_has(&self.from.key, next)?;
@@ -214,7 +215,7 @@ impl<K: Store> Pair<'_, K> {
                     .arrive(ks, to, 1, queued.due, self.moving.now)?;
                 self.moving.moved += 1;
             } else {
-                // The other group has the URI already, so count it once.
+                // The other group already has the URI, so count the URI only once.
                 frontier.ledger.tally(ks, execution, -1)?;
             }
             if !(self.time)() {

@@ -2,8 +2,8 @@
 //!
 //! A search takes candidates from three queues: `chg_ready`, the head of `chg_wait` if it is due,
 //! and the head of `chg_busy` if its lease has expired. The search leases the group that has been
-//! due longest. A search does not move groups in bulk, so it takes the same time whether one group
-//! or a million groups are due.
+//! due longest. A search does not move groups in bulk, so the number of due groups does not affect
+//! its duration.
 
 use crawlspace_host::keyspace::Batch;
 
@@ -122,7 +122,8 @@ pub struct Ask<'a> {
     pub count: usize,
     /// Maximum number of URIs of each lease.
     pub uris: usize,
-    /// Frees the group at once, with this pause or its stored delay; the worker keeps the URIs until the deadline.
+    /// If set, the lease frees the group immediately. The group becomes due again after its stored delay or,
+    /// without one, after this pause. The worker keeps the URIs until the deadline.
     pub gate: Option<Millis>,
     /// The execution of the URIs; `None` for any execution.
     pub execution: Option<&'a [u8]>,
@@ -136,12 +137,12 @@ pub struct Ask<'a> {
 pub enum Search {
     /// The search granted the requested number of leases, or found no more candidates.
     Complete,
-    /// The time was up before the search found enough groups: it had to skip paused groups or park
-    /// blocked ones.
+    /// The time was up before the search found enough groups, because it had to skip paused groups
+    /// or park blocked groups.
     Unfinished,
 }
 
-/// The queue that a candidate is in.
+/// The queue in which a candidate was found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stand {
     /// The group is in `chg_ready`, at this position.
@@ -161,8 +162,8 @@ enum Front<K: Store> {
 }
 
 impl<K: Store> Placing<'_, K> {
-    /// Removes a group from its queue if it is due there. Returns false if the group is not due, or
-    /// if it is too far from the head of `chg_ready` or of its gate's list to be found.
+    /// Removes a group from its queue if the group is due. Returns false if it is not due, or if it
+    /// was not found because it is too far from the head of `chg_ready` or of its gate's list.
     fn take_out(&mut self, ks: &mut K, loaded: &mut Loaded<K>, now: Millis) -> Result<bool> {
         if let Some(due) = ks.zset_score(&self.keys.once.wait, &loaded.id)? {
             return Ok(of_score(due) <= now && self.queues.leave_wait(ks, &loaded.id)?);
@@ -296,10 +297,10 @@ impl<K: Store> Frontier<K> {
                 self.queues.take_ready(ks, at)?;
                 return Ok(Front::Settled);
             };
-            // A group in this queue is ready even if its due time is later.
+            // Groups in this queue are ready even if their due time is later.
             let ready_from = loaded.group.due.min(now) as f64;
-            // Return a paused group as a candidate, so that the search skips it. Otherwise the
-            // paused group would hide the groups behind it, which may have been due longer.
+            // Return a paused group as a candidate, so that the search skips it. Otherwise, it
+            // would hide the groups behind it, which may have been due for longer.
             if (ready_from <= waits_from && ready_from <= busy_from)
                 || self.judge().is_paused(ks, &loaded, &paused, now)?
             {
@@ -323,7 +324,7 @@ impl<K: Store> Frontier<K> {
                 return Ok(Front::Candidate(Stand::None, loaded));
             }
             if is_ready {
-                // A plain client held the lease, and the group has nothing left to fetch.
+                // A plain client held the lease, and the group has no URIs left.
                 self.placing().retire_if_idle(ks, &mut loaded, now)?;
             }
             return Ok(Front::Settled);
@@ -343,7 +344,7 @@ impl<K: Store> Frontier<K> {
 
     /// Skips the next groups that a search would have to skip if these executions were paused, and
     /// returns their number. Returns 0 if a search would lease the next group, or if there is no
-    /// next group. Writes nothing; if a group needs a write, a later search does it.
+    /// next group. Writes nothing: a later search makes the required writes.
     pub(super) fn look_ahead(&mut self, ks: &mut K, paused: &Paused, now: Millis) -> Result<u64> {
         let Some(mut ahead) = self.queues.skipped.take_ahead() else {
             return Ok(0);
@@ -441,16 +442,16 @@ impl<K: Store> Frontier<K> {
                         self.placing().save(ks, loaded)?;
                     }
                 }
-                // Another group becomes the representative, so that the paused group does not hold
-                // it back. The new representative may sort before the paused group, so skip the
-                // paused group first.
+                // Make another group the representative, so that the paused group does not hold
+                // back the groups behind the gate. The new representative may sort before the
+                // paused group, so skip the paused group first.
                 self.placing().replace_representative(ks, loaded)?;
                 Ok(None)
             }
             Verdict::Remove => {
                 self.placing().unqueue(ks, place, &loaded.id)?;
                 if !loaded.group.holds.is_empty() {
-                    // When the lease of the group expires, the group returns to a queue, even if a
+                    // When the lease on the group expires, the group returns to a queue, even if a
                     // plain client removed it from `chg_busy`.
                     self.queues.show_busy(ks, loaded)?;
                 } else if loaded.group.is_idle() {
@@ -481,7 +482,7 @@ impl<K: Store> Frontier<K> {
         seen.away = self.groups.count_away(ks, loaded, &[token])?;
         let last = loaded.group.last;
         let step = loaded.group.on(Event::Released(end), &seen);
-        // Keep the reply to the release that came with this lease.
+        // Keep the reply to the release with which this lease was granted.
         loaded.group.last = last;
         self.placing().apply(ks, loaded, &step, now)?;
         self.later.set(ks, &loaded.id, token, deadline)
@@ -522,7 +523,7 @@ impl<K: Store> Frontier<K> {
                     execution,
                     now,
                 };
-                // A client may have begun to wait before the frontier became plain.
+                // The client may have begun to wait before the frontier became plain.
                 let most = match ask.uris {
                     2.. if ks.packed(|_| ())?.is_none() => 1,
                     most => most.max(1),

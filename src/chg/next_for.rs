@@ -1,7 +1,7 @@
 //! The search for the next group with a URI of a given execution.
 //!
-//! A packed frontier keeps an agenda of the groups of such an execution (`packed/asked.rs`), so a search does
-//! not examine groups that only have URIs of other executions.
+//! A packed frontier keeps an agenda of the groups that have URIs of such an execution (`packed/asked.rs`).
+//! Therefore, a search does not examine groups that only have URIs of other executions.
 
 use super::error::Result;
 use super::frontier::Frontier;
@@ -14,7 +14,7 @@ use super::time::Millis;
 use super::verdict::Judge;
 
 impl<K: Store> Frontier<K> {
-    /// Grants leases of URIs of an execution, as [`Frontier::next`] does. The group that could be leased earliest comes
+    /// Grants leases on URIs of an execution, as [`Frontier::next`] does. The group that could be leased earliest comes
     /// first.
     pub(super) fn next_for(
         &mut self,

@@ -1,4 +1,4 @@
-//! Effects of the end of a lease on the leased URI and on the counts.
+//! Computes and applies the effects of the end of a lease on the leased URI and on the counts.
 
 use smallvec::SmallVec;
 
@@ -18,7 +18,7 @@ use super::uris::{End, Op, Stock};
 pub enum Fate<'a> {
     /// The URI returns to the queue unchanged.
     Unchanged,
-    /// The URI is done. If URIs are only counted, this number of them is done.
+    /// The URI is done. If URIs are only counted, `count` URIs are done.
     Done {
         /// The execution for which the URI was queued.
         execution: &'a [u8],
@@ -27,16 +27,16 @@ pub enum Fate<'a> {
     },
     /// The URI must be fetched again at this time, with this payload if it changes.
     Retry(Millis, Option<&'a [u8]>),
-    /// Frees the host; the holder of the token keeps the URIs for this long.
+    /// Frees the group; the holder of the token keeps the URIs for this duration.
     Later(Millis),
 }
 
 /// The effect of a release on the counts of a group.
 pub(super) enum CountChange {
     Nothing,
-    /// URIs that the crawler stores itself are done. `own` is the number to subtract from the
-    /// execution's count in the group; `whole` is the total number to subtract, including URIs that
-    /// plain clients counted.
+    /// URIs that the crawler stores itself are done. `own` is subtracted from the execution's count
+    /// in the group. `whole` is the total number to subtract, including URIs that plain clients
+    /// counted.
     Uncount {
         execution: Id,
         own: u64,
@@ -46,8 +46,8 @@ pub(super) enum CountChange {
     Stay,
     /// The leased URIs return to the queue. Contains the number of leased URIs.
     Return(Token, u64, Option<Millis>),
-    /// The leased URIs are done. Contains the execution of the URIs, and for each URI whether it is still
-    /// counted.
+    /// The leased URIs are done. Contains the execution of the URIs, and for each URI a flag that is true
+    /// if it is still counted.
     Done(Token, Id, SmallVec<[bool; 4]>),
 }
 
@@ -123,8 +123,8 @@ impl<K: Store> Outcomes<'_, K> {
     }
 
     /// Determines how many counted URIs of an execution can be subtracted from a group. The maximum
-    /// is the number queued for the execution in this group, plus the number of URIs that plain
-    /// clients queued, because these URIs name no execution.
+    /// is the number of URIs queued for the execution in this group, plus the number of URIs that
+    /// plain clients queued, because the execution of these URIs is not recorded.
     pub(super) fn uncount(
         &mut self,
         ks: &mut K,
@@ -206,7 +206,7 @@ impl<K: Store> Outcomes<'_, K> {
         }
     }
 
-    /// Ends the lease of a stored URI that is not retried. If the URI is still counted, subtracts
+    /// Ends the lease on a stored URI that is not retried. If the URI is still counted, subtracts
     /// it from its execution. Returns the number of URIs to subtract from the group, and the
     /// remaining stored URIs.
     pub(super) fn finish(
@@ -235,8 +235,8 @@ impl<K: Store> Outcomes<'_, K> {
         Ok((1, stock))
     }
 
-    /// Returns the number of URIs of a group that plain clients queued. These URIs have no
-    /// execution in the group.
+    /// Returns the number of URIs of a group that plain clients queued. The group does not record
+    /// the execution of these URIs.
     pub(super) fn unattributed(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<u64> {
         let kept = self
             .groups

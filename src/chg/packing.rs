@@ -1,8 +1,8 @@
 //! `CHG.PACK` and `CHG.UNPACK`: convert a frontier from one storage to the other.
 //!
 //! Other commands run between the slices, and look up each element in the storage that contains it
-//! ([`super::packed::both`]). After a crash, the same command continues the move, and the other
-//! command reverts it.
+//! ([`super::packed::both`]). After a crash, the same command continues the conversion, and the
+//! opposite command reverts it.
 
 use crawlspace_host::reply::Reply;
 use crawlspace_host::text::Shown;
@@ -87,7 +87,7 @@ pub fn move_to<K: Movable>(to: Storage, now: Millis) -> Job<K> {
     })
 }
 
-/// Returns the number of groups to move, approximately: a group that is in two queues counts twice.
+/// Returns the approximate number of groups to move: a group that is in two queues counts twice.
 fn left<K: Movable>(frontier: &Frontier<K>, ks: &mut K, to: Storage) -> Result<u64> {
     let once = &frontier.keys.once;
     let mut ordered = 0;

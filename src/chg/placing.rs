@@ -1,4 +1,4 @@
-//! Moves groups between the queues, the gates and idleness, and writes their hashes.
+//! Moves groups between queues and gates, makes them idle, and writes their hashes.
 
 use std::rc::Rc;
 
@@ -111,7 +111,8 @@ impl<K: Store> Placing<'_, K> {
         self.groups.write(ks, loaded, more)
     }
 
-    /// Defers the write of a group until the next lease is known or the group is read.
+    /// Defers the write of a group until it is known whether a new lease follows, or until the
+    /// group is read.
     pub(super) fn save_later(&mut self, ks: &mut K, loaded: Box<Loaded<K>>) -> Result<()> {
         self.groups.write_back(ks, None)?;
         self.ledger
@@ -151,8 +152,8 @@ impl<K: Store> Placing<'_, K> {
         Ok(())
     }
 
-    /// Saves a group that may have only options. Such a group gets no due time, so that a plain
-    /// client that queues its first URI sees that the group is new.
+    /// Saves a group that may have only options. Such a group gets no due time; otherwise, a plain
+    /// client that queues its first URI would not recognize the group as new.
     pub(super) fn save_options(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<()> {
         if loaded.group.ours || !loaded.group.is_idle() || loaded.group.due != 0 {
             return self.save(ks, loaded);

@@ -4,7 +4,7 @@ use super::time::Millis;
 pub use crawlspace_compact::limits::chg::MAX_BACKOFF;
 use crawlspace_compact::limits::chg::{BACKOFF_BASE, MAX_STEPS, TROUBLE};
 
-/// A factor with three decimals.
+/// A decimal factor with three decimal places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Factor {
     thousandths: u64,
@@ -14,7 +14,7 @@ impl Factor {
     /// The factor 1.
     pub const ONE: Factor = Factor { thousandths: 1000 };
 
-    /// Parses a decimal number from 0 to 1000 with at most three decimals.
+    /// Parses a decimal number from 0 to 1000 with at most three decimal places.
     pub fn parse(text: &[u8]) -> Option<Factor> {
         let text = std::str::from_utf8(text).ok()?;
         let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
@@ -44,10 +44,10 @@ pub struct Facts {
     /// Maximum pause that results from `elapsed` and `factor`.
     pub max: Option<Millis>,
     /// Pause that robots.txt requests (`Crawl-delay`), in milliseconds. May be out of range until
-    /// [`Facts::clamp_requests`].
+    /// [`Facts::clamp_requests`] is called.
     pub crawl_delay: i64,
     /// Pause that the response requests (`Retry-After`, RFC 9110 section 10.2.3), in milliseconds
-    /// from now. May be out of range until [`Facts::clamp_requests`].
+    /// from now. May be out of range until [`Facts::clamp_requests`] is called.
     pub retry_after: i64,
     /// Status of the response; negative if there was no response.
     pub status: Option<i64>,
@@ -73,7 +73,7 @@ impl Facts {
 pub struct Backoff {
     /// Number of steps so far. Each step doubles the pause.
     pub steps: u32,
-    /// Time of the last step. A failed fetch that began earlier adds no step.
+    /// Time of the last step. A failed fetch that began before this time does not add a step.
     pub since: Millis,
 }
 
@@ -114,7 +114,7 @@ pub fn pause(facts: &Facts, before: Backoff, begun: Millis, now: Millis) -> (Mil
 pub enum When {
     /// The time itself.
     At(Millis),
-    /// This many milliseconds from now.
+    /// This number of milliseconds from now.
     Delay(Millis),
     /// After a pause that is computed from the fetch and is at least the stored delay of the group.
     Facts(Facts),
@@ -123,7 +123,7 @@ pub enum When {
 }
 
 impl When {
-    /// Returns the HTTP status of the fetch, 0 to 999, if the client gave one.
+    /// Returns the HTTP status of the fetch, 0 to 999, if the client sent one.
     pub(super) fn status(&self) -> Option<u16> {
         let When::Facts(facts) = self else {
             return None;
@@ -223,7 +223,7 @@ mod tests {
         };
         let (first, after) = pause(&trouble, Backoff::default(), 600, 1000);
         assert_eq!((first, after.steps), (4000, 1));
-        // A second fetch from the same host was running when the first one failed.
+        // A second fetch from the same host was running when the first fetch failed.
         let (same, after) = pause(&trouble, after, 900, 1300);
         assert_eq!((same, after.steps), (4000, 1));
         let (next, after) = pause(&trouble, after, 6000, 6400);

@@ -1,5 +1,5 @@
-//! The three queues of groups, `chg_wait`, `chg_ready` and `chg_busy`, and the positions at which
-//! searches continue in them.
+//! The three queues of groups, `chg_wait`, `chg_ready` and `chg_busy`, and the positions in these
+//! queues at which searches continue.
 
 use std::rc::Rc;
 
@@ -11,8 +11,8 @@ use super::skipped::{Place, Position, Skipped};
 use super::store::Store;
 use super::time::{Arrivals, Millis, of_score};
 
-/// Maximum number of entries at each end of `chg_ready` in which an emptied group is searched for.
-/// A group between the two ends is skipped by a search when it reaches the head.
+/// Maximum number of entries at each end of `chg_ready` that are searched for an emptied group. If
+/// the group is further away from both ends, a search will skip it when it reaches the head.
 const MAX_SEARCHED: u64 = 100;
 
 /// The queues of a frontier.
@@ -86,7 +86,7 @@ impl<K: Store> Queues<K> {
         Ok(times.into_iter().flatten().min())
     }
 
-    /// Adds a group to `chg_wait`, or changes its time there.
+    /// Adds a group to `chg_wait`, or changes the time of a group in `chg_wait`.
     pub(super) fn wait(&mut self, ks: &mut K, id: &[u8], score: f64) -> Result<()> {
         if !self.skipped.is_empty() {
             if let Some(before) = ks.zset_score(&self.keys.once.wait, id)? {
@@ -112,7 +112,7 @@ impl<K: Store> Queues<K> {
         Ok(first.map(|(id, score)| Place::new(score, id.as_ref())))
     }
 
-    /// Removes a group from `chg_wait`. Returns true if the group was there.
+    /// Removes a group from `chg_wait`. Returns true if the group was in `chg_wait`.
     pub(super) fn leave_wait(&mut self, ks: &mut K, id: &[u8]) -> Result<bool> {
         if !self.skipped.is_empty()
             && let Some(score) = ks.zset_score(&self.keys.once.wait, id)?
@@ -194,7 +194,7 @@ impl<K: Store> Queues<K> {
         }
     }
 
-    /// Changes the time of a group in `chg_wait`, if the group is there.
+    /// Changes the time of a group, if the group is in `chg_wait`.
     pub(super) fn reschedule(
         &mut self,
         ks: &mut K,

@@ -11,7 +11,8 @@ use super::transition::{Event, Seen};
 
 impl<K: Store> Placing<'_, K> {
     /// Counts the stored URIs that the hash of a group did not count, and queues the group. If a
-    /// plain client is fetching from the group, that client queues it afterwards.
+    /// plain client is fetching from the group, the group is not queued, because that client will
+    /// queue it.
     pub(super) fn reclaim(
         &mut self,
         ks: &mut K,
@@ -43,7 +44,7 @@ mod tests {
     use crate::chg::store::MemoryKeyspace;
     use crawlspace_host::keyspace::Keyspace;
 
-    /// Creates a group with a lease of a stored URI. A plain client has replaced the hash of the
+    /// Creates a group with a lease on a stored URI. A plain client has replaced the hash of the
     /// group.
     fn replaced() -> (MemoryKeyspace, Frontier<MemoryKeyspace>, Token) {
         let mut ks = MemoryKeyspace::default();

@@ -1,5 +1,5 @@
-//! Determines which counts of a frontier are plausible. Plain clients may write any number that a
-//! field can hold, and the sum of such numbers may not fit into a key.
+//! Determines which counts of a frontier are plausible. Plain clients may write any number to a
+//! field, and the sum of such numbers may exceed the range of a key.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,12 +9,12 @@ const UNKNOWN: &[u8] = b"unknown";
 
 /// Maximum number of URIs that a group may count without storing them.
 const IN_A_GROUP: u64 = 1 << 40;
-/// Maximum number for all groups together. Below this limit, the total, including all stored URIs,
-/// fits into its key.
+/// Maximum number of such URIs over all groups. Below this limit, the total, including all stored
+/// URIs, fits into its key.
 const IN_ALL: u64 = 1 << 62;
 
-/// Returns the number of URIs that a group may additionally count without storing them, if other
-/// groups count `counted`.
+/// Returns the number of URIs that a group may count without storing them, if other groups already
+/// count `counted` such URIs.
 pub(super) fn room(counted: u64) -> u64 {
     IN_ALL.saturating_sub(counted).min(IN_A_GROUP)
 }
@@ -57,9 +57,9 @@ impl Counted {
     }
 }
 
-/// Returns the correct value of `c` for a group. `uris` is the current value of `c`, `kept` the
-/// number of stored URIs, and `counted` the number of URIs counted by execution. Also returns true
-/// if the current value is plausible.
+/// Returns the correct value of `c` for a group. `uris` is the current value of `c`, `kept` is the
+/// number of stored URIs, and `counted` is the number of URIs counted by execution. Also returns
+/// true if the current value is plausible.
 pub(super) fn right_count(uris: u64, kept: u64, counted: u64, room: u64) -> (u64, bool) {
     let reconcile = uris.saturating_sub(kept) <= room;
     let named = kept + counted;
@@ -71,14 +71,14 @@ pub(super) fn right_count(uris: u64, kept: u64, counted: u64, room: u64) -> (u64
 pub(super) struct Has {
     /// The value in `EIDC`.
     pub found: u64,
-    /// The sum over all groups that name the execution.
+    /// The sum over all groups that count URIs of the execution.
     pub named: u64,
     /// The correct value for `EIDC`.
     right: u64,
 }
 
 impl Has {
-    /// Returns the correct value for `EIDC` if it differs from the current one.
+    /// Returns the correct value for `EIDC` if it differs from the current value.
     pub(super) fn wrong(&self) -> Option<u64> {
         (self.right != self.found).then_some(self.right)
     }
@@ -87,15 +87,15 @@ impl Has {
 /// Executions by name.
 pub(super) type Table = BTreeMap<Box<[u8]>, Has>;
 
-/// Sort key that determines from which executions a surplus is subtracted first. Criteria in order:
-/// impossible values, executions that no group names, the excess over the named URIs (largest
-/// first), and the name.
+/// Sort key that determines from which executions a surplus is subtracted first. The criteria, in
+/// order: impossible values, executions without URIs in any group, the excess over the URIs in
+/// groups (largest first), and the name.
 type Surplus = (bool, bool, Reverse<u64>, Box<[u8]>);
 
 /// Determines the correct values of `EIDC` when groups have `sum` URIs, some of them attributed to
 /// executions. If the sum of `EIDC` is higher, subtracts the surplus in this order: from executions
-/// with more URIs than all groups together, from executions that no group names, and from all other
-/// executions, largest excess first. Pauses between executions.
+/// with more URIs than all groups together, from executions without URIs in any group, and from all
+/// other executions, largest excess first. Pauses between executions.
 pub(super) async fn share_out(table: &mut Table, sum: u64, mut pause: impl AsyncFnMut()) {
     let sum = u128::from(sum);
     let mut in_all = 0;

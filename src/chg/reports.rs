@@ -16,8 +16,8 @@ pub struct Report {
     pub chg: Vec<u8>,
     /// Execution and URI, if the frontier stores the URI.
     pub uri: Option<(Vec<u8>, Vec<u8>)>,
-    /// Number of expired leases of the URI. If the frontier does not store the URI, number of
-    /// consecutive expired leases of the group.
+    /// Number of expired leases on the URI or, if the frontier does not store the URI, number of
+    /// consecutive expired leases on the group.
     pub times: u64,
     /// True if the frontier does not retry the URI.
     pub given_up: bool,
@@ -37,7 +37,7 @@ impl Report {
     }
 
     /// Encodes the report as an element of `chg_expired`: the number of expired leases, the lengths
-    /// of group, execution and URI (`-` if absent), and these three texts.
+    /// of group, execution and URI (`-` if absent), and these three strings.
     fn write(&self) -> Vec<u8> {
         let mut text = Vec::new();
         push_number(&mut text, self.times);

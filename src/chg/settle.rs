@@ -1,4 +1,5 @@
-//! Marks URLs as done or schedules them, by name, with or without a lease.
+//! Marks URLs as done or schedules them. The client specifies the URLs themselves, whether it holds
+//! a lease on them or not.
 
 use super::add::{Entered, How, Item, Kept};
 use super::discover::{Asked, Lookups, has_space};
@@ -20,7 +21,8 @@ pub struct Settled<'a> {
     pub uri: &'a [u8],
     /// Due time of the URL; `None` if the URL is done.
     pub at: Option<Millis>,
-    /// New payload of a URL with a due time; an empty one removes the payload. `None` keeps it.
+    /// New payload of a URL with a due time. An empty payload removes the stored payload; `None`
+    /// keeps it.
     pub payload: Option<&'a [u8]>,
 }
 
@@ -29,7 +31,7 @@ pub struct Settled<'a> {
 pub type Changes = Vec<Option<bool>>;
 
 impl<K: Store> Frontier<K> {
-    /// Ends or schedules URLs. `status` is recorded for URLs that are done.
+    /// Marks URLs as done, or schedules them. `status` is recorded for URLs that are done.
     ///
     /// # Errors
     /// `PLAIN` if the frontier is not packed; `KNOWN` if the execution has URIs that were queued before.
@@ -67,7 +69,7 @@ impl<K: Store> Frontier<K> {
         all.collect()
     }
 
-    /// Ends a URL.
+    /// Marks a URL as done.
     fn finish_url(
         &mut self,
         ks: &mut K,
@@ -126,7 +128,7 @@ impl<K: Store> Frontier<K> {
             });
         };
         let is_replaced = replace_payload(ks, &place, url)?;
-        // A time in the past means now, so it changes nothing if the URL is due already.
+        // A time in the past means now, so it changes nothing if the URL is already due.
         let due = at.max(now);
         let is_new = place.state == State::Queued && place.attempts == 0;
         if is_new && place.due.max(now) == due {
@@ -155,7 +157,7 @@ impl<K: Store> Frontier<K> {
     }
 }
 
-/// Replaces the payload of a queued or leased URL. Returns true if it changed.
+/// Replaces the payload of a queued or leased URL. Returns true if the payload changed.
 fn replace_payload<K: Store>(ks: &mut K, place: &Standing, settled: &Settled<'_>) -> Result<bool> {
     let Some(payload) = settled.payload else {
         return Ok(false);
@@ -177,7 +179,7 @@ fn replace_payload<K: Store>(ks: &mut K, place: &Standing, settled: &Settled<'_>
     })
 }
 
-/// Returns where a URL is queued or leased.
+/// Returns the state and the place of a URL that is queued or leased, and `None` for any other URL.
 fn standing<K: Store>(
     ks: &mut K,
     execution: &[u8],

@@ -1,5 +1,5 @@
-//! Paused groups at the heads of the queues. A skipped group keeps its position. Searches continue
-//! after these groups and read each of them only once.
+//! Paused groups at the heads of the queues, which searches skip. A skipped group keeps its
+//! position. Searches read each of these groups only once, and continue after them.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashSet};
@@ -67,7 +67,7 @@ pub(super) struct Walk {
     cursor: Option<Place>,
     /// Groups up to `cursor` that have changed.
     wait_again: BTreeSet<Place>,
-    /// Due times of URIs whose executions are not paused, in skipped groups.
+    /// Due times of those URIs in skipped groups whose executions are not paused.
     later: BTreeSet<(Millis, Id)>,
 }
 
@@ -113,8 +113,8 @@ impl Walk {
         }
     }
 
-    /// Skips a group of `chg_wait`: a group that has changed, or the first group after the skipped
-    /// ones.
+    /// Skips a group of `chg_wait`, which must have changed or be the first group after the skipped
+    /// groups.
     pub(super) fn skip_wait(&mut self, place: Place) {
         self.wait_again.remove(&place);
         if !self.covers(&place) {
@@ -215,7 +215,8 @@ fn hash(id: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// The walk that all searches share, and a second walk that a job prepares to replace the first.
+/// The walk that all searches share, and a second walk that a job prepares and that replaces the
+/// first walk.
 #[derive(Debug, Default)]
 pub(super) struct Skipped {
     walk: Walk,
@@ -233,8 +234,8 @@ impl Skipped {
         &self.walk
     }
 
-    /// Takes the walk in preparation out of this value. Returns `None` if other clients have
-    /// written to the queues since the walk began.
+    /// Removes the walk in preparation from this value and returns it. Returns `None` if other
+    /// clients have written to the queues since the walk began.
     pub(super) fn take_ahead(&mut self) -> Option<Walk> {
         self.ahead.take()
     }

@@ -9,7 +9,7 @@ use crawlspace_host::text::parse_unsigned;
 use super::time::{Millis, TEN_YEARS};
 
 /// The latest time that a client may specify. A JavaScript number can exactly represent any token
-/// that is derived from a time up to this one.
+/// that is derived from a time up to this limit.
 const LATEST_NOW: Millis = 8_000_000_000_000;
 
 /// The current time of a command.
@@ -21,8 +21,8 @@ pub struct Now {
     pub simulated: bool,
 }
 
-/// The option `NOW`, with which a client specifies the time in simulations. The name of a group or
-/// execution may also be `NOW`.
+/// The option `NOW`, with which a client specifies the time in simulations. `NOW` may also be the
+/// name of a group or an execution, so the option is recognized only if a number follows it.
 #[derive(Clone, Copy)]
 pub(super) struct NowOption;
 

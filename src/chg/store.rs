@@ -14,15 +14,15 @@ pub const KEPT_URIS: KeyType = KeyType::Native("queue of URIs");
 
 /// A key space that stores the URIs of groups.
 pub trait Store: Keyspace + 'static {
-    /// Calls `read` with the URIs of a key; returns `None` if the key does not exist.
+    /// Calls `read` with the URIs of a key. Returns `None` if the key does not exist.
     ///
     /// # Errors
     /// `WRONGTYPE` if the key holds another type.
     fn uris<T>(&mut self, key: &Self::Name, read: impl FnOnce(&Kept<'_>) -> T)
     -> Result<Option<T>>;
 
-    /// Applies a change. [`Op::Add`] and [`Op::Load`] create the key if it does not exist; removing
-    /// its last URI and lease deletes it.
+    /// Applies a change. [`Op::Add`] and [`Op::Load`] create the key if it does not exist. A change
+    /// that removes the last URI and lease deletes the key.
     ///
     /// # Errors
     /// `WRONGTYPE` if a key holds another type; any server error.
@@ -42,12 +42,12 @@ pub trait Store: Keyspace + 'static {
         look: impl FnOnce(&Kept<'_>) -> T,
     ) -> Result<(Changed, Option<T>)>;
 
-    /// Calls `act`, whose writes are not replicated: the caller replicates them in another way.
+    /// Calls `act` without replicating its writes: the caller replicates them in another way.
     fn silently<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
         act(self)
     }
 
-    /// Returns the URIs of a plain key, and deletes the key; `None` if the key does not exist.
+    /// Deletes a plain key, and returns its URIs. Returns `None` if the key does not exist.
     ///
     /// # Errors
     /// `WRONGTYPE` if the key holds another type.
@@ -76,12 +76,12 @@ pub trait Store: Keyspace + 'static {
         true
     }
 
-    /// Returns true if groups can be in plain keys, so that a key can hold another type.
+    /// Returns true if groups can be in plain keys. Such a key can hold another type.
     fn has_plain_groups(&self) -> bool {
         true
     }
 
-    /// Returns true if a plain key has the name of a marker of a packed frontier, so that commands fail with
+    /// Returns true if a plain key has the name of a marker of a packed frontier. Commands then fail with
     /// `MIXED`.
     fn is_misplaced(&mut self, _key: &Self::Name) -> bool {
         false
@@ -96,7 +96,8 @@ pub trait Store: Keyspace + 'static {
         }
     }
 
-    /// Calls `act` with the packed frontier, the only storage with known URLs; returns `None` for any other storage.
+    /// Calls `act` with the packed frontier, which is the only storage with known URLs. Returns `None` in any other
+    /// storage.
     ///
     /// # Errors
     /// `WRONGTYPE` if the key holds another type.
@@ -104,8 +105,8 @@ pub trait Store: Keyspace + 'static {
         Ok(None)
     }
 
-    /// Returns the position of a group in a list, which the storage finds without reading the whole list; `None` if the
-    /// group is not found.
+    /// Returns the position of a group in a list, if the storage can find the group without reading the whole list.
+    /// Returns `None` if the group is not found.
     ///
     /// # Errors
     /// `WRONGTYPE` if the key holds another type.
@@ -113,8 +114,8 @@ pub trait Store: Keyspace + 'static {
         Ok(None)
     }
 
-    /// Returns a group of a storage that keeps groups as values; `None` if it keeps them as hashes.
-    /// Returns a group from a storage of groups as values; `None` if the storage contains hashes.
+    /// Returns a group if the storage keeps groups as native values. Returns `None` if the storage
+    /// keeps groups as hashes.
     ///
     /// # Errors
     /// `WRONGTYPE` if the key holds another type.
@@ -122,7 +123,8 @@ pub trait Store: Keyspace + 'static {
         Ok(None)
     }
 
-    /// Stores a group and one additional field. Returns false if the storage contains hashes.
+    /// Stores a group and one additional field. Returns false if the storage keeps groups as
+    /// hashes.
     ///
     /// # Errors
     /// `WRONGTYPE` if the key holds another type.
@@ -135,7 +137,7 @@ pub trait Store: Keyspace + 'static {
         Ok(false)
     }
 
-    /// Stores a group that has only options. Returns false if the storage contains hashes.
+    /// Stores a group that has only options. Returns false if the storage keeps groups as hashes.
     ///
     /// # Errors
     /// `WRONGTYPE` if the key holds another type.
@@ -143,8 +145,8 @@ pub trait Store: Keyspace + 'static {
         Ok(false)
     }
 
-    /// Removes all fields of a group except its options. Returns false if the storage contains
-    /// hashes.
+    /// Removes all fields of a group except its options. Returns false if the storage keeps groups
+    /// as hashes.
     ///
     /// # Errors
     /// `WRONGTYPE` if the key holds another type.

@@ -35,7 +35,7 @@ pub fn sweep<K: Store>(now: Millis, limit: u64) -> Job<K> {
     })
 }
 
-/// The result for the group that was due first.
+/// The result of a step of the sweep, for the group that was due first.
 enum Swept {
     FromWait,
     FromBusy,
@@ -74,8 +74,9 @@ impl<K: Store> Frontier<K> {
         Ok(Swept::FromBusy)
     }
 
-    /// Moves a due group from `chg_wait` to `chg_ready`. If the group is blocked, moves it to the end of its block
-    /// instead; if it is paused, leaves it in place. Returns false if the group is blocked or paused.
+    /// Moves a due group from `chg_wait` to `chg_ready`. If the group is blocked, changes its time to the end of
+    /// the block instead. If the group is paused, leaves it in place. Returns false if the group is blocked or
+    /// paused.
     fn make_ready(&mut self, ks: &mut K, id: &[u8], now: Millis) -> Result<bool> {
         let mut loaded = self.groups.load(ks, id)?;
         if loaded.missing.get() > 0 {
@@ -96,7 +97,7 @@ impl<K: Store> Frontier<K> {
         Ok(true)
     }
 
-    /// Ends the expired leases of a group, and makes the group ready if it has URIs left.
+    /// Ends the expired leases on a group, and makes the group ready if it has URIs left.
     pub(super) fn end_expired_leases(
         &mut self,
         ks: &mut K,

@@ -1,6 +1,6 @@
-//! Random histories on plain maps. Other commands run between the steps of jobs. Checks that only
-//! one client at a time fetches from a host, that no client fetches too soon, and that no URI is
-//! lost or counted twice.
+//! Runs random histories on plain maps; other commands run between the steps of jobs. Checks that
+//! only one client at a time fetches from a host, that no client fetches too soon, and that no URI
+//! is lost or counted twice.
 
 use std::collections::BTreeMap;
 
@@ -329,7 +329,7 @@ struct World<K: Store> {
     /// All leases ever granted, newest last.
     granted: Vec<Lease>,
     last_token: Token,
-    /// Maximum number of URIs of a lease.
+    /// Maximum number of URIs in one lease.
     uris: usize,
 }
 
@@ -709,7 +709,7 @@ impl<K: Storage> World<K> {
 
     fn finish(&mut self, lease: &Lease) {
         let (ks, now) = (&mut self.ks, self.now);
-        // A crawler knows the executions of its URIs, but this test tries all executions.
+        // A real crawler knows the executions of its URIs; this test tries all executions.
         let executions: Vec<Vec<u8>> = match &lease.execution {
             Some(execution) => vec![execution.clone()],
             None => {
@@ -758,7 +758,7 @@ fn keeps_them_in<K: Storage>(ops: &[Op]) {
     world.drain();
 }
 
-/// Checks that a search finds a group at the time that `next_due` returns, and none before.
+/// Checks that a search finds a group at the time that `next_due` returns, but not earlier.
 fn next_due_finds_a_group(ops: &[Op]) -> Result<(), TestCaseError> {
     let mut world = World::<MemoryKeyspace>::new();
     for op in ops {

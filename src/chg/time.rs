@@ -1,5 +1,5 @@
-//! Times of the politeness frontier: whole milliseconds since the epoch. The caller reads the clock
-//! and passes the time; the rules do not read a clock.
+//! Times of the politeness frontier, in whole milliseconds since the epoch. The rules do not read a
+//! clock: callers read the clock and pass the time.
 
 /// Milliseconds since the epoch, or between two times.
 pub type Millis = u64;
@@ -13,7 +13,8 @@ pub fn of_score(score: f64) -> Millis {
     score.floor() as Millis
 }
 
-/// Encodes a time as its distance from a base, so that times near the base give small numbers.
+/// Encodes the difference between a time and a base (zigzag encoding), so that times near the base
+/// result in small numbers.
 pub(super) fn zigzag(time: Millis, base: Millis) -> u64 {
     let ahead = time.wrapping_sub(base) as i64;
     ((ahead << 1) ^ (ahead >> 63)) as u64
@@ -31,16 +32,16 @@ pub struct Arrivals {
     n: u32,
 }
 
-/// Number of arrivals in a millisecond that get different scores. A double that represents a time
-/// in milliseconds until the year 2527 has twelve spare bits for fractions.
+/// Number of arrivals per millisecond that get different scores. A double that contains a time in
+/// milliseconds before the year 2527 has twelve spare bits for fractions.
 pub(super) const ARRIVALS: u32 = 1 << 11;
 
 impl Arrivals {
     /// Returns the score of the next arrival at this time.
     pub fn score(&mut self, now: Millis) -> f64 {
         if now < self.now {
-            // Time goes back only in simulations. Arrivals after time went back sort after the
-            // arrivals of the later time.
+            // Time goes back only in simulations. The scores then have no fraction, so the order of
+            // arrival within a millisecond is not kept.
             return now as f64;
         }
         self.n = if self.now == now {

@@ -11,7 +11,7 @@ const MAX_TOKEN: Token = 1 << 53;
 /// Number of tokens that are reserved in advance: enough for one second.
 const RESERVED: Token = 1_000_000;
 
-/// Creates tokens. Stores the last token, and the end of the range that is reserved in the key.
+/// Creates tokens. Keeps the last token, and the end of the range that the key reserves.
 pub(super) struct Tokens<K: Store> {
     key: K::Name,
     /// The last minted token and the end of the reserved range; `None` if not read yet.
@@ -41,7 +41,7 @@ impl<K: Store> Tokens<K> {
         let (last, reserved) = match self.minted {
             Some(minted) => minted,
             None => {
-                // Accept a number that a plain client wrote, if larger tokens remain after it.
+                // Accept a number that a plain client wrote if larger tokens are still available.
                 let reserved = u64::try_from(ks.number(&self.key)?).ok();
                 let reserved = reserved.filter(|&n| n < MAX_TOKEN).unwrap_or(0);
                 (reserved, reserved)
@@ -57,7 +57,7 @@ impl<K: Store> Tokens<K> {
         Ok(token)
     }
 
-    /// Returns the last token; if it is unknown, the end of the reserved range.
+    /// Returns the last token or, if it is unknown, the end of the reserved range.
     pub(super) fn last(&self, ks: &mut K) -> Result<Token> {
         match self.minted {
             Some((last, _)) => Ok(last),

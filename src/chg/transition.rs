@@ -1,6 +1,6 @@
-//! Transitions of groups. A group and an event determine the new state of the group, its queue, and
-//! the effects on other keys. This module neither reads nor writes keys; `place` in `placing.rs`
-//! applies a step.
+//! State transitions of groups. A group and an event determine the new state of the group, its
+//! queue, and the effects on other keys. This module neither reads nor writes keys; `apply` in
+//! `placing.rs` applies the resulting step.
 
 use super::Token;
 use super::group::{Group, Hold, Limits, Released};
@@ -19,8 +19,8 @@ pub(super) enum Event<'a> {
     },
     /// URIs were removed.
     Dropped { uris: u64 },
-    /// A group that is in no queue was leased. `after` is the token of the release with which it
-    /// was leased.
+    /// A group that is in no queue was leased. `after` is the token of the release with which the
+    /// lease was requested.
     Leased { hold: Hold, after: Option<Token> },
     /// The deadline of a held lease was extended.
     Extended { token: Token, deadline: Millis },
@@ -30,7 +30,7 @@ pub(super) enum Event<'a> {
     Expired {
         /// Number of URIs that are not retried.
         given_up: u64,
-        /// True if the URI of one of the leases is not stored, so that the group counts it as
+        /// True if the URI of one of the leases is not stored. The group counts such a URI as
         /// queued again.
         counted: bool,
     },
@@ -62,7 +62,7 @@ pub(super) struct End<'a> {
     pub done: u64,
     /// True if the fetched URI is only counted, and is still queued.
     pub counted: bool,
-    /// Time at which the crawler, which stores the URI itself, wants to fetch it again.
+    /// Time at which the crawler, which stores the URI itself, wants to fetch the URI again.
     pub retry: Option<Millis>,
 }
 
@@ -82,8 +82,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Creates a state that has only stored URIs: no closed gate, and no plain client that is
-    /// fetching.
+    /// Creates a state without a closed gate and without a plain client that is fetching.
     pub(super) fn at(now: Millis, stock: Stock) -> Seen {
         Seen {
             now,
@@ -107,17 +106,17 @@ pub(super) enum Placement {
     /// `chg_ready` if the group is due, otherwise `chg_wait`. A group with a shared gate goes to
     /// the end of the gate's list.
     Queue(Millis),
-    /// `chg_wait`, with this time, if the group is in `chg_wait`. Otherwise, the group keeps its
-    /// place.
+    /// Changes the time of the group to this time, if the group is in `chg_wait`. Otherwise, the
+    /// group keeps its place.
     Reschedule(Millis),
-    /// `chg_wait`, if the group is in `chg_wait`: its time becomes at most `latest` and at least
-    /// `earliest`. Searches examine a skipped group again.
+    /// Changes the time of the group if it is in `chg_wait`: the time becomes at most `latest` and
+    /// at least `earliest`. Searches examine the group again if they have skipped it.
     Shift {
         latest: Option<Millis>,
         earliest: Millis,
     },
-    /// No queue, because no URI is queued and no lease is held. The hash is kept until the pause of
-    /// the group has ended.
+    /// No queue, because the group has no queued URIs and no leases. The hash is kept until the
+    /// pause of the group has ended.
     Retire,
 }
 
@@ -131,8 +130,7 @@ pub(super) struct Step {
     pub wakes: bool,
     /// True if the leases changed. The caller sets the score in `chg_busy` to the first deadline.
     pub leases: bool,
-    /// The end of the pause with which the caller updates the shared gate, together with the
-    /// leases.
+    /// The end of the pause. The caller updates the shared gate with this time and the leases.
     pub pause: Option<Millis>,
 }
 
@@ -206,14 +204,14 @@ impl Group {
                 ..Step::to(Placement::Wait(self.due_from(seen)))
             },
         };
-        // The search has removed the leased group from its queue already.
+        // The search has already removed the leased group from its queue.
         let stood = was_runnable && !matches!(event, Event::Leased { .. });
         step.leaves |= stood && !self.is_runnable();
         step
     }
 
     /// Returns the due time of a group that was just released: the end of its pause and block. If all URIs of
-    /// the group are stored, the group becomes due no earlier than its earliest URI.
+    /// the group are stored, the group does not become due before its earliest URI.
     pub(super) fn due_with(&self, stock: Stock) -> Millis {
         let closed = self.closed_until();
         match stock.earliest {
@@ -373,7 +371,7 @@ impl Group {
         }
         self.holds.retain(|hold| hold.deadline > seen.now);
         if let (false, Some(last)) = (was_queued, last) {
-            // The group counts as ready since the end of its lease.
+            // The group is considered ready since the end of its lease.
             self.due = last;
         }
         // The lease of a plain client has no token, and is not among `holds`.

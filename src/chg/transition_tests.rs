@@ -1,6 +1,6 @@
-//! Random events of some groups, with queues of plain lists and maps. Checks that each group is
-//! always in exactly the queues that its state implies, and that no fetch begins sooner than
-//! requested.
+//! Applies random events to some groups, with plain lists and maps as queues. Checks that each
+//! group is always in exactly the queues that its state implies, and that no fetch begins earlier
+//! than allowed.
 
 use std::collections::BTreeMap;
 
@@ -96,7 +96,7 @@ struct World {
     token: Token,
     groups: [Group; GROUPS],
     ready: Vec<usize>,
-    /// Groups by due time and, if it is equal, by arrival.
+    /// Groups by due time and, if due times are equal, by arrival.
     wait: BTreeMap<usize, (Millis, u64)>,
     arrivals: u64,
     busy: BTreeMap<usize, Millis>,

@@ -29,7 +29,7 @@ impl<K: Store> Types<K> {
     }
 
     /// Checks the types of the keys that exist once per frontier, so that a command does not fail
-    /// halfway. Does not check again unless another client has written to them.
+    /// halfway. Checks the types again only if another client has written to the keys.
     ///
     /// # Errors
     /// `WRONGTYPE` for the first key that holds another type.

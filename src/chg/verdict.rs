@@ -1,5 +1,5 @@
-//! Decides how a search handles a group at the head of a queue: it leases, skips, parks or removes
-//! the group, or moves it behind its gate. This module does not write to keys.
+//! Decides how a search handles a group at the head of a queue: the search leases, skips, parks or
+//! removes the group, or moves it behind its gate. This module does not write to keys.
 
 use super::error::Result;
 use super::gates::Gates;
@@ -24,7 +24,7 @@ pub(super) enum Verdict {
     Pass(Option<Millis>),
     /// Move the group behind its shared gate, which is closed until this time.
     Gate(Millis),
-    /// Remove the group, which does not belong in the queue.
+    /// Remove the group from the queue, to which it does not belong.
     Remove,
 }
 
@@ -62,7 +62,7 @@ impl<K: Store> Judge<'_, K> {
     ) -> Result<Verdict> {
         let group = &loaded.group;
         let held = group.holds.len() as u64;
-        // Plain clients may queue a group without a hash, or without a count.
+        // Plain clients may queue a group that has no hash or no count.
         let from_outside = !group.ours && group.uris == 0;
         if held >= group.options.parallel || (group.uris <= held + group.away && !from_outside) {
             return Ok(Verdict::Remove);
@@ -89,7 +89,7 @@ impl<K: Store> Judge<'_, K> {
         Ok(by_uris)
     }
 
-    /// Decides how to handle a group by its URIs: true if one of them can be leased.
+    /// Checks the URIs of a group. Returns true if one of them can be leased.
     pub(super) fn by_uris(
         &self,
         ks: &mut K,
@@ -133,9 +133,9 @@ impl<K: Store> Judge<'_, K> {
     }
 
     /// Returns the time from which a group can be leased, according to its URIs, its pause and its gates.
-    /// Also returns the time from which the group's next URI can be leased after the first of its leases has
-    /// expired. With an execution, considers only the URIs of this execution. Returns `None` if nothing can
-    /// be leased because the group is blocked, paused, or has no such URI.
+    /// Also returns the time from which the group's next URI can be leased after the first lease has
+    /// expired. If an execution is given, considers only the URIs of this execution. Returns `None` if no
+    /// URI can be leased because the group is blocked, paused, or has no such URI.
     pub(super) fn leasable_from(
         &self,
         ks: &mut K,
@@ -190,7 +190,7 @@ impl<K: Store> Judge<'_, K> {
         Ok((ready.map(from), later.map(|due| due.max(pause).max(now))))
     }
 
-    /// Returns how many of the URIs that a group counts belong to executions that are not paused.
+    /// Returns the number of counted URIs of a group whose executions are not paused.
     pub(super) fn unpaused(
         &self,
         ks: &mut K,
@@ -220,8 +220,8 @@ impl<K: Store> Judge<'_, K> {
         Ok(reached.unwrap_or_default())
     }
 
-    /// Returns true if a group keeps its position because the group, or all its due URIs, are paused, or because their
-    /// executions have reached their limits.
+    /// Returns true if a group keeps its position because the group is paused, or because the executions of all its
+    /// due URIs are paused or have reached their limits.
     pub(super) fn is_paused(
         &self,
         ks: &mut K,
@@ -285,14 +285,15 @@ impl<K: Store> Judge<'_, K> {
     }
 }
 
-/// Returns the number of leases of a group that have stored URIs.
+/// Returns the number of leases on a group that have stored URIs.
 fn held_in(group: &Group, uris: &Kept<'_>) -> u64 {
     let tokens = group.holds.iter().map(|hold| hold.token);
     tokens.filter(|&token| uris.leased(token).is_some()).count() as u64
 }
 
 /// Returns how many URIs a group counts but does not store: first the number without leased URIs, then the
-/// total. The group has this number of stored URIs, and this number of leases of stored URIs.
+/// total. `kept` is the number of stored URIs of the group, and `kept_held` is the number of leases on
+/// stored URIs.
 fn free<K: Store>(loaded: &Loaded<K>, kept: u64, kept_held: u64) -> (u64, u64) {
     let held = loaded.group.holds.len() as u64;
     let counted = loaded.group.uris.saturating_sub(kept);

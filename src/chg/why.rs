@@ -1,4 +1,4 @@
-//! Explains in words why no worker fetches from a host, from the state of its group.
+//! Explains in words, based on the state of a group, why no worker fetches from its host.
 
 use crawlspace_host::reply::Reply;
 

@@ -1,4 +1,5 @@
-//! Checks one group: counts its URIs by execution. A group may have URIs of very many executions.
+//! Checks one group by counting its URIs by execution. A group may have URIs of a very large number
+//! of executions.
 
 use crawlspace_host::keyspace::KeyError;
 use crawlspace_host::text::{Shown, parse_unsigned};
@@ -56,8 +57,8 @@ impl Account {
         Ok(account)
     }
 
-    /// Reads the stored URIs of some executions. Returns the number to continue from if there may
-    /// be more.
+    /// Reads the stored URIs of some executions. If there may be more executions, returns the
+    /// number at which to continue.
     fn read_kept(&mut self, uris: &Kept<'_>, from: u64) -> Option<u64> {
         let before = self.kept.len();
         let mut last = 0;
@@ -71,8 +72,8 @@ impl Account {
 }
 
 impl Check {
-    /// Checks a group, whose URIs may belong to very many executions. Reads the group again if the
-    /// group changes while it is being read.
+    /// Checks a group, whose URIs may belong to a very large number of executions. Reads the group
+    /// again if it changes while it is being read.
     pub(super) async fn look_at_group<K: Store>(
         &mut self,
         lent: &Lent<K>,
@@ -101,7 +102,8 @@ impl Check {
         self.note(lent, id, account).await
     }
 
-    /// Reports a key of the group that holds another type. For any other error, ends the check.
+    /// If the error is that the key of the group holds another type, reports the key. Any other
+    /// error ends the check.
     fn refused(&mut self, error: Error) -> Result<()> {
         match error {
             Error::Key(error @ KeyError::WrongType { .. }) => {
@@ -203,7 +205,7 @@ impl Check {
         Ok(())
     }
 
-    /// Checks that the list of an execution includes a group that has URIs of it.
+    /// Checks that the list of an execution includes a group that has URIs of this execution.
     fn look_at_list<K: Store>(
         &mut self,
         frontier: &Frontier<K>,
@@ -242,7 +244,7 @@ mod tests {
 
     const EACH: u64 = 1000;
 
-    /// Creates a group with stored and counted URIs of very many executions.
+    /// Creates a group with stored and counted URIs of a very large number of executions.
     fn crowd() -> (MemoryKeyspace, Frontier<MemoryKeyspace>) {
         let mut ks = MemoryKeyspace::default();
         let mut frontier = Frontier::open(&mut ks, b"{f}:");

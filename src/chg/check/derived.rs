@@ -1,5 +1,5 @@
-//! Checks what a packed frontier derives from other data: the texts of URLs that are neither queued nor leased, and the
-//! agendas of executions.
+//! Checks data that a packed frontier derives from other data: the texts of URLs that are neither queued nor leased,
+//! and the agendas of executions.
 
 use crawlspace_host::text::Shown;
 
@@ -37,7 +37,7 @@ impl Check {
 
     fn note_texts(&mut self, packed: &mut Packed, name: &[u8], wrong: &[WrongText]) {
         for wrong in wrong {
-            // The first byte of the name says whether the space is shared.
+            // The first byte of the name tells whether the space is shared.
             self.problem(|| format!("known URLs of '{}': {}", Shown(&name[1..]), wrong.problem()));
             self.wrong_texts += 1;
             if self.repairs {

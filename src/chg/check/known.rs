@@ -76,8 +76,8 @@ impl Check {
         Ok(())
     }
 
-    /// Repairs the records of executions, so that they agree with the queues. Forgets records without a URL
-    /// first, because a URL that is recorded for another group counts as another URL.
+    /// Repairs the records of executions, so that they agree with the queues. First forgets records without
+    /// a URL, because a record for another group counts as the record of a different URL.
     pub(super) async fn mend_records<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         if !self.repairs {
             return Ok(());
@@ -86,7 +86,8 @@ impl Check {
         for execution in &executions {
             self.forget_lost(lent, execution).await?;
         }
-        // A URL of another execution may have been behind a forgotten record in their space.
+        // A forgotten record may have occupied the fingerprint of a URL of another execution in the
+        // same space.
         let executions = lent.with(|_, ks| ks.packed(|packed| packed.neighbours(&executions)))?;
         for execution in &executions.unwrap_or_default() {
             let groups = lent.with(|frontier, ks| frontier.keys.groups_of(ks, execution));
@@ -140,8 +141,8 @@ impl Check {
         Ok(())
     }
 
-    /// Forgets those of the given URLs that are not in the group with this hash. Leaves these URLs to
-    /// the next repair if several groups have the hash, or if the group keeps changing.
+    /// Forgets those of the given URLs that are not in the group with this hash. If several groups
+    /// have this hash, or if the group keeps changing, leaves these URLs to the next repair.
     async fn forget_lost_in<K: Store>(
         &mut self,
         lent: &Lent<K>,

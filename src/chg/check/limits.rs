@@ -1,4 +1,4 @@
-//! Checks the counts that limits of done URLs need, by counting all URLs again.
+//! Checks the counts on which limits of done URLs are based, by counting all URLs again.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,8 @@ use super::{Check, PAGE, free};
 /// A name.
 type Name = Box<[u8]>;
 
-/// Returns the next execution with counts after an execution, and the name of its space.
+/// Returns the first execution with counts that sorts after the given execution, and the name of
+/// its space.
 fn next_counted(packed: &Packed, after: Option<&[u8]>) -> Option<(Name, Option<Name>)> {
     let execution = packed.limits().counted_after(after)?;
     let member = packed.spaces().member(execution);
@@ -23,7 +24,7 @@ fn next_counted(packed: &Packed, after: Option<&[u8]>) -> Option<(Name, Option<N
 }
 
 impl Check {
-    /// Compares the counts that limits need with the URLs.
+    /// Compares the counts on which limits are based with the URLs.
     pub(super) async fn look_at_limits<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         let mut after: Option<Name> = None;
         loop {

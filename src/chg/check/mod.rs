@@ -52,7 +52,7 @@ pub(super) async fn check_in<K: Store>(
     Ok(check.report())
 }
 
-/// A check of a frontier, which reports the state at the moment when the check began.
+/// A check of a frontier. It reports the state of the frontier at the time when the check began.
 struct Check {
     repairs: bool,
     now: Millis,
@@ -155,7 +155,7 @@ impl Check {
         }
     }
 
-    /// Returns true if the group is passed for the first time. A scan may return a group twice.
+    /// Returns true if the group has not been seen before. A scan may return a group twice.
     fn is_new(&mut self, id: &[u8]) -> bool {
         self.seen.insert(keyed::hash(id))
     }
@@ -196,8 +196,8 @@ impl Check {
         Ok(())
     }
 
-    /// Records the count in `EIDC` that an execution had when the check began. A count that is
-    /// recorded already stays unchanged.
+    /// Records the count in `EIDC` that an execution had when the check began. If a count was
+    /// already recorded, it stays unchanged.
     fn found(&mut self, execution: &[u8], count: u64) {
         if self.executions.contains_key(execution) {
             return;

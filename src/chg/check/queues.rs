@@ -124,7 +124,7 @@ impl Check {
         }
     }
 
-    /// Checks a page of `chg_ready`: a group in it should be in no other queue.
+    /// Checks a page of `chg_ready`. Groups in `chg_ready` must not be in any other queue.
     fn ready_page<K: Store>(
         &mut self,
         frontier: &mut Frontier<K>,

@@ -1,5 +1,5 @@
-//! Checks the sums: the URIs of all groups, the URIs of all executions, and the total. Takes
-//! changes during the check into account.
+//! Compares the sum of the URIs of all groups, the sum of the URIs of all executions, and the
+//! total. Accounts for changes during the check.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -13,8 +13,8 @@ use super::super::store::Store;
 use super::{Check, Counts, PAGE};
 
 impl Check {
-    /// Calls `each` with every name whose count changed since the check began, and with its count
-    /// at that moment.
+    /// Calls `each` with every name whose count changed since the check began, and with the count
+    /// that the name had at that time.
     pub(super) async fn each_changed<K: Store>(
         &mut self,
         lent: &Lent<K>,
@@ -37,7 +37,7 @@ impl Check {
         }
     }
 
-    /// Removes groups from the lists of executions if they have no URIs of the execution.
+    /// Removes groups from the list of an execution if they have no URIs of that execution.
     pub(super) async fn mend_lists<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         while let Some(execution) = self.lists.pop_first() {
             let list = lent.with(|frontier, ks| frontier.keys.groups_of(ks, &execution));
@@ -111,8 +111,8 @@ impl Check {
     }
 
     /// Repairs the count of an execution in `EIDC`. Returns false if commands have changed a count
-    /// since the check began: in this case, the source of the difference is unknown, and the next
-    /// repair handles it.
+    /// since the check began. The source of the difference is then unknown, and the next repair
+    /// handles it.
     fn mend_count<K: Store>(
         &mut self,
         frontier: &Frontier<K>,

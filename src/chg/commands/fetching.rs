@@ -30,7 +30,8 @@ struct Wanted<'a> {
     count: usize,
     /// Maximum number of URIs of each lease; `None` if the client expects one.
     uris: Option<usize>,
-    /// Pause after which the group is free again; `None` if it is leased until the release.
+    /// Pause after which the group is free again; `None` if the group stays leased until the
+    /// release.
     gate: Option<Millis>,
     block: Option<Millis>,
     execution: Option<&'a [u8]>,
@@ -127,8 +128,8 @@ fn next(
     let mut leases = Vec::with_capacity(1);
     let start = Instant::now();
     let budget = Duration::from_micros(config::slice_us());
-    // The search calls this after each candidate that it did not lease. Reading the clock takes as
-    // long as a lease.
+    // The search calls this function after each candidate that it did not lease. The function
+    // rarely reads the clock, because reading the clock takes as long as granting a lease.
     let mut looked_at = 0_u32;
     let mut in_time = || {
         looked_at += 1;

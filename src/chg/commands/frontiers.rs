@@ -29,7 +29,8 @@ use super::store::{FrontierKeys, Held, State, packed_key, storage_of};
 use super::waiter::Waiter;
 use super::{metrics, settings};
 
-/// Maximum number of groups to record for the next alarm after plain clients wrote to them.
+/// Maximum number of groups that are recorded for the next alarm because plain clients wrote to
+/// them.
 const MAX_TOUCHED: usize = 1024;
 
 /// The cached state of one frontier.
@@ -43,13 +44,13 @@ pub struct CachedFrontier {
     may_change: bool,
     /// The key of a packed frontier.
     packed_key: RmString,
-    /// The documented keys, and the shortest possible name of the hash of a group, for permission
-    /// checks.
+    /// The keys for permission checks: the documented keys, and the shortest possible name of the
+    /// hash of a group.
     documented: Vec<RmString>,
     any_group: RmString,
     /// Waiting clients, in the order of their arrival.
     pub waiters: Line<Waiter>,
-    /// Groups that plain clients wrote to.
+    /// Groups to which plain clients wrote.
     pub(super) touched: Vec<Box<[u8]>>,
     /// Time of the next action, for which the alarm is set.
     pub(super) wake: Option<Millis>,
@@ -226,7 +227,7 @@ fn counted<T>(
     done
 }
 
-/// Calls `act` with the frontier of a command, and converts the error to text.
+/// Calls `act` with the frontier of a command, and converts errors to strings.
 pub fn on_frontier<T>(
     call: &mut Call<'_>,
     act: impl FnOnce(&mut CachedFrontier, &mut FrontierKeys) -> Result<T>,
@@ -234,8 +235,8 @@ pub fn on_frontier<T>(
     with_frontier(call.db, call.prefix, &mut call.keys, act).map_err(|e| e.to_string())
 }
 
-/// Calls `act` with the frontier of a command if the user may write to these keys, and converts the
-/// error to text.
+/// Calls `act` with the frontier of a command if the user may write to these keys, and converts
+/// errors to strings.
 pub fn write_to<T>(
     call: &mut Call<'_>,
     touched: &Touched<'_>,
@@ -327,8 +328,8 @@ pub fn make_packed(call: &mut Call<'_>) -> std::result::Result<bool, String> {
     }
 }
 
-/// Stores 0 as the last token of a plain frontier that has only options of groups. Otherwise, after
-/// a restart, no key would show that the frontier is plain.
+/// Stores 0 as the last token of a plain frontier that only contains options of groups. Otherwise,
+/// no key would show after a restart that the frontier is plain.
 pub fn record_storage(call: &mut Call<'_>) -> std::result::Result<(), String> {
     if !on_frontier(call, |cached, _| Ok(cached.may_change))? {
         return Ok(());
@@ -352,8 +353,8 @@ pub fn anchor(call: &mut Call<'_>) -> std::result::Result<(), String> {
     made.map_err(|error| error.to_string())
 }
 
-/// Updates the metric of waiting clients over all frontiers. Needed after a client stopped waiting
-/// without any action on a frontier.
+/// Updates the metric of waiting clients over all frontiers. Call this after a client stopped
+/// waiting without any action on a frontier.
 fn show_waiters() {
     let mut frontiers = FRONTIERS.borrow();
     let waiters = frontiers
@@ -385,8 +386,8 @@ pub fn awake(ctx: Ctx) {
                     }
                 });
                 if let Err(error) = here.and(woken.map_err(|error| error.to_string())) {
-                    // The slot is being migrated or a key has the wrong type. Until this problem is
-                    // solved, no client can be served. Send the error to the waiting clients.
+                    // The slot is being migrated or a key has the wrong type. No client can be
+                    // served until the problem is solved, so send the error to the waiting clients.
                     if let Some(cached) = FRONTIERS.borrow().get_mut(db, prefix) {
                         cached.waiters.end(&Err(error), |_| true);
                     }
@@ -438,7 +439,7 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
             let Some(cached) = frontiers.get_mut(db, prefix) else {
                 continue;
             };
-            // Without the packed value, the markers alone show that the frontier is packed.
+            // If the packed value is missing, only the markers show that the frontier is packed.
             cached.may_change |= cached.storage != (Storage::Plain, None);
             match heard {
                 Heard::Queue => cached.disturbed(),

@@ -33,7 +33,7 @@ struct FrontierJob {
     writes: bool,
     /// The user with whose permissions the job reads.
     user: Option<RmString>,
-    /// The current time as the client specified it, if it did.
+    /// The current time, if the client specified it.
     simulated: Option<u64>,
     work: Work,
     /// Storage of the frontier at the end of the last slice.
@@ -44,8 +44,8 @@ struct FrontierJob {
 pub(super) struct Work {
     job: Job<FrontierKeys>,
     /// Creates the job again. This is necessary if the storage of the frontier has changed since the last
-    /// slice, because the names of all keys change with the storage. Any client can delete, move or restore
-    /// the packed value.
+    /// slice, because any client can delete, move or restore the packed value. The names of all keys depend
+    /// on the storage.
     make: Box<dyn Fn() -> Job<FrontierKeys>>,
     /// True if the job needs more memory.
     grows: bool,
@@ -120,8 +120,8 @@ pub(super) fn submit(
 ) -> Result<Answer, String> {
     let writes = now.is_some();
     let id = JobId::new("frontier", call.db, call.prefix, writes, name, arguments);
-    // Only jobs that write at the time of the clock can be shared. If clients specify the time,
-    // every request differs; and a job that only reads uses the permissions of its own user.
+    // Only jobs that write and use the time of the clock can be shared. If clients specify the
+    // time, every request is different. A job that only reads uses the permissions of its own user.
     let may_attach = now.is_some_and(|now| !now.simulated);
     submit_as(call, id, (now, may_attach), work)
 }

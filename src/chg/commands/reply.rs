@@ -4,8 +4,8 @@ use crate::chg::next::Lease;
 use crate::chg::time::Millis;
 use crawlspace_host::reply::Reply;
 
-/// Returns a lease as `[chg, token, deadline, n, c, execution, uri]`. In a full reply, the URI is nil, and an array of
-/// `[uri, key, payload, depth, attempts]` follows.
+/// Returns a lease as `[chg, token, deadline, n, c, execution, uri]`. In a full reply, the URI is nil, and an array
+/// with one `[uri, key, payload, depth, attempts]` per URI follows.
 pub fn lease_reply(lease: Lease, is_full: bool) -> Reply {
     let optional = |bytes: Option<Vec<u8>>| bytes.map_or(Reply::Nil, Reply::Bulk);
     let mut items = lease.items.into_iter();

@@ -11,7 +11,7 @@ pub static LEASE: Number = Number::new(
     limits::LEASE_MS as i64,
     1..=limits::TEN_YEARS as i64,
 );
-/// Number of leases of a kept URI that may expire before the frontier gives up the URI.
+/// Number of leases on a kept URI that may expire before the frontier gives up the URI.
 pub static ATTEMPTS: Number = Number::new(
     "chg-attempts",
     limits::ATTEMPTS as i64,

@@ -27,7 +27,8 @@ use super::frontiers::on_change;
 /// The end of the key name of a packed frontier, after the prefix.
 const KEY: &[u8] = b"chg_packed";
 
-/// Name of the internal command that makes a change, for replicas and append-only files.
+/// Name of the internal command that changes the URIs of a group. Replicas and append-only files
+/// receive this command.
 pub const CHANGE: &CStr = c"crawlspace.uris";
 
 static URIS: Registered = Registered::new();
@@ -120,7 +121,7 @@ impl Store for RedisKeyspace {
     }
 }
 
-/// Describes URIs that move to another storage. The caller replicates the move.
+/// Describes a change that moves URIs to the other storage. The caller replicates the move.
 const MOVED: Replicated<'static> = Replicated {
     by: By::Nothing,
     event: CHANGE,
@@ -132,7 +133,8 @@ pub type FrontierKeys = Both<RedisKeyspace, Held>;
 /// The storage of a frontier, and the storage to which it is being converted.
 pub type State = (Storage, Option<Storage>);
 
-/// Name of the internal command that changes a packed frontier, for replicas and append-only files.
+/// Name of the internal command that changes a packed frontier. Replicas and append-only files
+/// receive this command.
 const CHANGE_PACKED: &CStr = c"crawlspace.frontier";
 
 static PACKED: Registered = Registered::new();
@@ -198,7 +200,7 @@ pub fn packed_key(prefix: &[u8]) -> RmString {
 }
 
 impl Held {
-    /// Opens the frontier in a key. Nothing else may use this key space.
+    /// Opens the frontier in a key. No other code may use this key space.
     pub fn new(keys: RedisKeyspace, key: RmString) -> Held {
         Held {
             keys,
@@ -347,7 +349,7 @@ pub fn storage_of(keys: &mut RedisKeyspace, prefix: &[u8]) -> Option<State> {
             Moving::Out => (Storage::Packed, Some(Storage::Plain)),
         });
     }
-    // The key holds another type: commands of a packed frontier refuse it with `WRONGTYPE`.
+    // If the key holds another type, commands on a packed frontier fail with `WRONGTYPE`.
     let mut found = held.map(|_| (Storage::Packed, None));
     for row in ONCE.iter().filter(|row| row.name.as_bytes() != KEY) {
         let key = name(row.name.as_bytes());
@@ -360,7 +362,7 @@ pub fn storage_of(keys: &mut RedisKeyspace, prefix: &[u8]) -> Option<State> {
     found
 }
 
-/// The plain keys of a frontier that a log moves.
+/// The plain keys of a frontier whose elements a log moves.
 struct PlainKeys<'a> {
     keys: RedisKeyspace,
     prefix: &'a [u8],
@@ -417,12 +419,12 @@ impl Internal for ChangePacked {
             } else {
                 packed.load(log)
             };
-            // If a log is malformed, the entries before the error are applied, but they create no
-            // key.
+            // If a log is malformed, the entries before the error are applied, but do not create
+            // the key.
             let is_stored = existed || changed.is_ok();
             (changed, is_stored.then_some(replicated))
         });
-        // A replica also caches frontiers.
+        // Replicas also cache frontiers, so invalidate the cache.
         let db = selected_db(call.ctx);
         call.keys.release();
         on_change(call.ctx, Change::Key(db, key.as_ref()));

@@ -20,11 +20,13 @@ pub struct Waiter {
     pub uris: usize,
     /// True if the reply contains the details of each URI of a lease.
     pub is_full: bool,
-    /// Pause after which the group is free again; `None` if it is leased until the release.
+    /// Pause after which the group is free again; `None` if the group stays leased until the
+    /// release.
     pub gate: Option<Millis>,
     /// The execution of the requested URIs; `None` for any execution.
     pub execution: Option<Vec<u8>>,
-    /// True if the client waits because the search takes long, not because no group is due.
+    /// True if the client waits because the search takes a long time, instead of waiting for a
+    /// group to become due.
     pub searches: bool,
     /// The release that the client combined with this request: group, token, and due time in the
     /// reply.

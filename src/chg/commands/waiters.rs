@@ -30,7 +30,8 @@ impl CachedFrontier {
         let budget = Duration::from_micros(config::slice_us());
         let mut time = || start.elapsed() < budget;
         let mut unfinished = false;
-        // Executions for which no URI is due; `None` if no group is due.
+        // Executions for which no URI is due. The entry `None` means that no group is due for any
+        // execution.
         let mut unmet = BTreeSet::new();
         let mut at = 0;
         while let Some(waiting) = self.waiters.all.get_mut(at) {
@@ -68,7 +69,7 @@ impl CachedFrontier {
                 Err(_) => false,
             };
             if waits_on {
-                // Clients behind this one may wait for another execution.
+                // Clients behind this one may wait for a different execution.
                 unmet.insert(first.execution.clone());
                 at += 1;
                 continue;
@@ -148,7 +149,8 @@ impl CachedFrontier {
         }
         self.frontier.evict_idle(keys, now)?;
         self.serve(keys, now)?;
-        // Answer clients whose timeout has passed, even behind a client that keeps waiting.
+        // Send replies to clients whose timeout has passed, even if they are behind a client that
+        // keeps waiting.
         for mut waiting in self.waiters.take(|waiting| waiting.is_over(now)) {
             let answer = waiting.wish.answer(&mut self.frontier, keys);
             waiting.answer(answer.map_err(|error| error.to_string()));

@@ -1,8 +1,8 @@
-//! Additions to the record of a queued or leased URL: the URL, if a key identifies it, and its payload.
+//! Additional data of a queued or leased URL: the URL itself, if a key identifies it, and its payload.
 
 use crawlspace_compact::number::{Reader, put_bytes};
 
-/// Additions to the record of a URL.
+/// Additional data of a URL, beside its record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extra<'a> {
     /// The URL, if a key identifies it.
@@ -26,7 +26,7 @@ impl<'a> Extra<'a> {
         bytes
     }
 
-    /// Reads the stored form. Accepts any bytes, because files and masters may contain any.
+    /// Reads the stored form. Accepts any bytes, because files and masters may send any bytes.
     pub fn read(bytes: &'a [u8]) -> Extra<'a> {
         let mut from = Reader::new(bytes);
         let url = from.bytes().ok().filter(|url| !url.is_empty());

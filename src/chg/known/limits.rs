@@ -1,7 +1,8 @@
-//! Limits of groups by the number of their URLs that are done, and the counts of URLs by group that they need.
+//! Limits of groups by the number of their done URLs, and the counts of URLs by group on which these limits
+//! are based.
 //!
-//! Records have only a 32-bit hash of their group, so groups with the same hash share a count. A count is exact from
-//! the moment at which its limit is set. Counts are neither saved nor replicated after that, because each
+//! Records contain only a 32-bit hash of their group, so groups with the same hash share a count. A count is exact
+//! from the time at which its limit is set. Later changes of counts are neither saved nor replicated, because each
 //! server derives them from the same records.
 
 use std::collections::BTreeMap;
@@ -18,7 +19,7 @@ pub type Counts = [u64; 4];
 /// Counts by execution and hash of the group.
 pub type Tallies = BTreeMap<Box<[u8]>, BTreeMap<u32, Counts>>;
 
-/// Maximum number of groups that are recorded because they reached a limit, or fell below it again.
+/// Maximum number of recorded groups that reached a limit, or fell below a limit again.
 const MAX_TURNED: usize = 1024;
 
 /// All limits of a frontier.
@@ -50,12 +51,12 @@ struct Tally {
     groups: SmallVec<[Box<[u8]>; 1]>,
 }
 
-/// Groups whose limit was reached or no longer is.
+/// Groups that reached a limit or fell below it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Turned {
     /// These groups.
     Some(Vec<Box<[u8]>>),
-    /// More groups than are recorded individually.
+    /// More groups than can be recorded individually.
     Many,
 }
 
@@ -98,7 +99,7 @@ pub struct Recounting(Arc<()>);
 struct Recounts(Vec<Recount>);
 
 impl Clone for Recounts {
-    /// Returns no recounts, because recounts belong to the jobs of the original.
+    /// Returns an empty list, because recounts belong to the jobs of the original.
     fn clone(&self) -> Recounts {
         Recounts::default()
     }
@@ -108,8 +109,8 @@ struct Recount {
     owner: Weak<()>,
     /// Name of the space.
     space: Box<[u8]>,
-    /// The walk over the space has passed all positions before this one; `None` after its end. If a URL
-    /// before this position changes, the counts change, too.
+    /// Position of the walk over the space; `None` after its end. The walk has already counted URLs at
+    /// earlier positions, so changes of these URLs change the counts.
     from: Option<u64>,
     tallies: Tallies,
 }
@@ -171,14 +172,15 @@ impl Limits {
         Some(tally.counts)
     }
 
-    /// Returns the next execution with counts after an execution.
+    /// Returns the first execution with counts that sorts after the given execution.
     pub(in crate::chg) fn counted_after(&self, after: Option<&[u8]>) -> Option<&[u8]> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut rest = self.tallies.range::<[u8], _>((from, Bound::Unbounded));
         rest.next().map(|(execution, _)| &**execution)
     }
 
-    /// Returns some hashes of groups for which an execution has counts, starting at a hash.
+    /// Returns up to `most` hashes of groups for which an execution has counts, starting at the
+    /// hash `from`.
     pub(in crate::chg) fn hashes_of(&self, execution: &[u8], from: u32, most: usize) -> Vec<u32> {
         let tallies = self.tallies.get(execution);
         let rest = tallies.map(|tallies| tallies.range(from..));
@@ -186,7 +188,8 @@ impl Limits {
         rest.take(most).map(|(hash, _)| *hash).collect()
     }
 
-    /// Sets the limit of an execution in a group; 0 removes it. A count that no other limit needs starts at zero.
+    /// Sets the limit of an execution in a group; 0 removes the limit. A count that no other limit uses starts at
+    /// zero.
     pub(in crate::chg) fn set(&mut self, execution: &[u8], (id, hash): (&[u8], u32), most: u64) {
         if most > 0 {
             let new = || Limited {
@@ -241,7 +244,7 @@ impl Limits {
         }
     }
 
-    /// Records the groups whose limit a change of counts reaches or leaves.
+    /// Records the groups that reach their limit, or fall below it, because of a change of counts.
     fn turn(&mut self, execution: &[u8], hash: u32, (before, after): (Counts, Counts)) {
         let (before, after) = (before[State::Done as usize], after[State::Done as usize]);
         if before == after {
@@ -295,7 +298,8 @@ impl Limits {
         }
     }
 
-    /// Begins to count the URLs of a space, by these executions and hashes of groups.
+    /// Begins to count the URLs of a space. `tallies` contains the executions and the hashes of
+    /// groups for which URLs are counted.
     pub(in crate::chg) fn begin_recount(&mut self, space: &[u8], tallies: Tallies) -> Recounting {
         self.recounts
             .0
@@ -349,18 +353,20 @@ impl Limits {
         recount.tallies.get(execution)?.get(&hash).copied()
     }
 
-    /// Ends a recount, and returns the counts; `None` if the frontier was replaced since it began.
+    /// Ends a recount, and returns the counts. Returns `None` if the frontier was replaced since
+    /// the recount began.
     pub(in crate::chg) fn end_recount(&mut self, of: &Recounting) -> Option<Tallies> {
         let at = self.recount(of)?;
         Some(self.recounts.0.swap_remove(at).tallies)
     }
 
-    /// Returns the groups whose limit was reached, or no longer is, since the last call.
+    /// Returns the groups that reached a limit or fell below it since the last call.
     pub(in crate::chg) fn take_turned(&mut self) -> Turned {
         std::mem::take(&mut self.turned)
     }
 
-    /// Returns the groups whose limit was reached or no longer is, since the last call for agendas.
+    /// Returns the groups that reached a limit or fell below it since the agendas were last
+    /// updated.
     pub(in crate::chg) fn take_turned_for_agendas(&mut self) -> Turned {
         std::mem::take(&mut self.turned_for_agendas)
     }

@@ -38,7 +38,7 @@ pub enum State {
     Leased,
     /// The URL was fetched.
     Done,
-    /// The leases of the URL expired too often.
+    /// The leases on the URL expired too often.
     GivenUp,
 }
 
@@ -75,7 +75,7 @@ pub struct Known {
     pub changed: u32,
     /// Hash of the group.
     pub group: u32,
-    /// Number of the execution that discovered the URL, within its space.
+    /// Number, within the space, of the execution that discovered the URL.
     pub member: u32,
 }
 

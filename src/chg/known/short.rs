@@ -12,7 +12,7 @@ pub struct Short<const MAX: usize> {
 }
 
 impl<const MAX: usize> Short<MAX> {
-    /// Returns the first `len` of some bytes.
+    /// Creates a string from the first `len` bytes of an array.
     pub fn new(bytes: [u8; MAX], len: usize) -> Short<MAX> {
         Short {
             bytes,
@@ -23,7 +23,7 @@ impl<const MAX: usize> Short<MAX> {
     /// Copies bytes.
     ///
     /// # Panics
-    /// Panics if there are more than `MAX`.
+    /// Panics if there are more than `MAX` bytes.
     pub fn of(bytes: &[u8]) -> Short<MAX> {
         let mut short = Short::new([0; MAX], bytes.len());
         short.bytes[..bytes.len()].copy_from_slice(bytes);

@@ -17,7 +17,8 @@ pub type Print = Short<12>;
 /// Number of different fingerprints that are tried for a URL.
 const TRIES: u64 = 4;
 
-/// Difference between these fingerprints: the golden ratio, which is odd.
+/// Difference between the fingerprints that are tried: the golden ratio as a 64-bit fraction,
+/// rounded to an odd number.
 const STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The fingerprints of a URL, in the order in which they are tried.
@@ -47,11 +48,11 @@ impl Iterator for Prints {
 /// The layout of the records of a space. It never changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shape {
-    /// Fingerprints have 96 bits instead of 64.
+    /// True if fingerprints have 96 bits instead of 64.
     pub is_wide: bool,
-    /// The space is shared by executions.
+    /// True if several executions can share the space.
     pub is_shared: bool,
-    /// The texts of URLs are kept after the URLs are done or given up.
+    /// True if the texts of URLs are kept after the URLs are done or given up.
     pub keeps_text: bool,
 }
 
@@ -100,7 +101,7 @@ impl Records {
 #[derive(Clone)]
 pub struct Space {
     shape: Shape,
-    /// Key of the fingerprints.
+    /// Secret key of the fingerprints.
     secret: [u8; 16],
     records: Records,
     /// Texts of URLs that are neither queued nor leased.
@@ -126,12 +127,12 @@ impl Space {
         }
     }
 
-    /// Returns the layout of its records.
+    /// Returns the layout of the records.
     pub fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// Returns the key of its fingerprints.
+    /// Returns the secret key of the fingerprints.
     pub fn secret(&self) -> &[u8; 16] {
         &self.secret
     }
@@ -201,7 +202,8 @@ impl Space {
         self.texts.get(print)
     }
 
-    /// Visits the fingerprints of some stored texts of a walk, which starts at 0. Returns the position of the next ones.
+    /// Visits the fingerprints of some stored texts, as a step of a walk that starts at 0. Returns the position of the
+    /// next step.
     pub(in crate::chg) fn prints_with_text(
         &self,
         from: u64,
@@ -225,7 +227,7 @@ impl Space {
         self.extra_bytes -= before.map_or(0, |before| before.len());
     }
 
-    /// Returns the expected number of new URLs that are mistaken for known ones: n²/2⁶⁵, or n²/2⁹⁷ with wide
+    /// Returns the expected number of new URLs that are mistaken for known URLs: n²/2⁶⁵, or n²/2⁹⁷ with wide
     /// fingerprints.
     pub fn expected_lost(&self) -> f64 {
         let n = self.len() as f64;
@@ -243,7 +245,7 @@ impl Space {
         execution.map(|execution| &**execution)
     }
 
-    /// Returns some records of a walk, which starts at 0.
+    /// Returns some records, as a step of a walk that starts at 0.
     pub(in crate::chg) fn page(&self, from: u64) -> (Vec<(Print, Known)>, Option<u64>) {
         let len = self.shape.print_bytes();
         let mut urls = Vec::new();
@@ -254,7 +256,7 @@ impl Space {
         (urls, next)
     }
 
-    /// Returns some records of a walk with their positions, in order.
+    /// Returns some records with their positions, in order, as a step of a walk.
     pub(in crate::chg) fn ordered(&self, from: u64) -> (Vec<(u64, Print, Known)>, Option<u64>) {
         let (urls, next) = self.page(from);
         let urls = urls.into_iter();
@@ -265,7 +267,7 @@ impl Space {
         (urls, next)
     }
 
-    /// Returns some records as they are stored.
+    /// Returns some records in their stored form, as a step of a walk.
     pub(in crate::chg) fn stored(&self, from: u64) -> (Vec<u8>, Option<u64>) {
         let mut bytes = Vec::new();
         let each = &mut |record: &[u8]| bytes.extend_from_slice(record);
@@ -292,7 +294,7 @@ pub struct Spaces {
     spaces: BTreeMap<Box<[u8]>, Space>,
     /// Limits of groups by the number of done URLs.
     pub limits: Limits,
-    /// Stored texts that were removed, and whose symbol tables are yet to be released.
+    /// Stored texts that were removed, but whose symbol tables were not released yet.
     pub(in crate::chg) removed: Vec<Vec<u8>>,
     /// Time of the last change, in units of ten minutes.
     pub clock: u32,
@@ -301,13 +303,13 @@ pub struct Spaces {
 /// A reason why a space cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misfit {
-    /// The execution has another space.
+    /// The execution has a different space.
     Other,
-    /// The space exists with another layout.
+    /// The space exists, but has a different layout.
     Shape,
 }
 
-/// Returns the name of the space of one execution, or of a shared one.
+/// Returns the name of the space of one execution, or of a shared space.
 pub fn name_of(execution: &[u8], share: Option<&[u8]>) -> Box<[u8]> {
     match share {
         Some(share) => [b"s", share].concat().into(),
@@ -354,8 +356,8 @@ impl Spaces {
         Some(execution)
     }
 
-    /// Gives an execution a space, which is created if it does not exist, and a number in the space: the next number,
-    /// unless one is given.
+    /// Assigns an execution to a space, which is created if it does not exist. The execution gets the given number in
+    /// the space or, without one, the next number.
     ///
     /// # Errors
     /// Fails if the execution has another space, if the space has another layout, or if the number belongs to another
@@ -398,7 +400,7 @@ impl Spaces {
         Ok(())
     }
 
-    /// Detaches an execution without known URLs from its space. The space is deleted with its last execution.
+    /// Removes an execution without known URLs from its space. The space is deleted with its last execution.
     pub fn leave(&mut self, execution: &[u8]) {
         let Some(member) = self.members.remove(execution) else {
             return;
@@ -416,7 +418,8 @@ impl Spaces {
         self.set_at(name, print, None, known)
     }
 
-    /// Works like [`Spaces::set`]. Searches for the place of the record unless it is given.
+    /// Works like [`Spaces::set`], but searches for the place of the record only if no place is
+    /// given.
     pub(in crate::chg) fn set_at(
         &mut self,
         name: &[u8],
@@ -522,7 +525,7 @@ impl Spaces {
     /// Adds records as they are stored.
     ///
     /// # Errors
-    /// Describes the fault in the records.
+    /// Returns a description of the error in the records.
     pub fn load(&mut self, name: &[u8], records: &[u8]) -> Result<(), &'static str> {
         let space = self
             .spaces

@@ -2,11 +2,11 @@
 //!
 //! A record begins with its fingerprint, which is evenly distributed and therefore also serves as its hash. The
 //! buckets of a [`linear`](crawlspace_compact::linear) hash table are lists of chunks of the same size. If each
-//! bucket were one block, a third of the memory of the process would be unused, because buckets constantly change
-//! their sizes.
+//! bucket were a single block, a third of the memory of the process would be unused, because the sizes of buckets
+//! change constantly.
 //!
-//! The list of the chunks also contains one byte of each fingerprint, the tag. A lookup compares the tags of a bucket,
-//! which are in a few adjacent cache lines, and reads only the records with the same tag.
+//! Beside the chunks, the list also stores one byte of each fingerprint, the tag. A lookup compares the tags of a
+//! bucket, which are in a few adjacent cache lines, and reads only the records with the same tag.
 
 use crawlspace_compact::blocks::Blocks;
 use crawlspace_compact::linear::{Bucket, Linear};
@@ -21,11 +21,12 @@ const FULL: usize = 128;
 /// Number of records per chunk.
 const EACH: usize = 16;
 
-/// Number of chunks by which a list grows. Lists of many sizes would leave memory unused.
+/// Number of chunks by which a list grows. If lists had many different sizes, more memory would be
+/// left unused.
 const GROWTH: usize = 4;
 
-/// Position of the tag in a record. The first bytes of a record select its bucket, so they distinguish the records of
-/// a bucket less well.
+/// Position of the tag in a record. The first bytes of a record select its bucket, so they are less suitable to
+/// distinguish the records of a bucket.
 const TAG: usize = 7;
 
 /// The bits of a hash that are not in the tag.
@@ -74,8 +75,8 @@ fn tag(hash: u64) -> u8 {
     (hash >> (8 * TAG)) as u8
 }
 
-/// Compares a tag with others. In the result, byte `i` is 0x80 if tag `i` matches, and in rare cases also if it does
-/// not.
+/// Compares a tag with others. In the result, byte `i` is 0x80 if tag `i` matches and, in rare cases, if it does not
+/// match.
 fn places_of(tag: u8, tags: &[u8; EACH]) -> u128 {
     const ONES: u128 = u128::MAX / 0xff;
     let differences = u128::from_le_bytes(*tags) ^ (ONES * u128::from(tag));
@@ -84,19 +85,19 @@ fn places_of(tag: u8, tags: &[u8; EACH]) -> u128 {
 }
 
 impl<const R: usize> Records<R> {
-    /// Returns the tag of a record with a number, and its other bytes.
+    /// Returns the tag and the other bytes of the record with this number.
     fn parts(&self, n: usize) -> (u8, &[u8; R]) {
         let chunk = &self.chunks[n / EACH];
         (chunk.tags[n % EACH], &chunk.rests[n % EACH])
     }
 
-    /// Returns the hash of a record with a number.
+    /// Returns the hash of the record with this number.
     fn hash(&self, n: usize) -> u64 {
         let (tag, rest) = self.parts(n);
         hash(rest) & UNTAGGED | u64::from(tag) << (8 * TAG)
     }
 
-    /// Returns the record with a number.
+    /// Returns the record with this number.
     fn get(&self, n: usize) -> Stored {
         let (tag, rest) = self.parts(n);
         let mut record = [0; MAX_WIDTH];
@@ -111,7 +112,8 @@ impl<const R: usize> Records<R> {
         (0..self.len).map(|n| self.get(n))
     }
 
-    /// Returns the number of the first record that may have the tag of a hash and meets a condition.
+    /// Returns the number of the first record that may have the tag of a hash and for which `is_it`
+    /// returns true.
     fn find_tagged(&self, hash: u64, mut is_it: impl FnMut(usize) -> bool) -> Option<usize> {
         let tag = tag(hash);
         for (at, chunk) in self.chunks.iter().enumerate() {
@@ -164,7 +166,7 @@ impl<const R: usize> Records<R> {
         self.truncate(self.len - 1);
     }
 
-    /// Keeps the first `len` records, and frees the chunks without any.
+    /// Keeps the first `len` records, and frees chunks that become empty.
     fn truncate(&mut self, len: usize) {
         self.len = len;
         self.chunks.truncate(len.div_ceil(EACH));
@@ -196,7 +198,8 @@ impl<const R: usize> Records<R> {
     }
 }
 
-/// The place of a record, or of a fingerprint without a record, until records are added or removed.
+/// The place of a record, or of a fingerprint without a record. A place is valid until records are
+/// added or removed.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     /// Number of the record in its bucket.
@@ -230,7 +233,7 @@ impl<const R: usize> Table<R> {
             bucket.chunks.iter().step_by(2).for_each(prefetch::line);
         }
         for (hash, bucket) in buckets {
-            // A record that is not found may be added after the last one.
+            // If the record is not found, it may be added after the last record.
             let n = bucket.find_tagged(hash, |_| true).unwrap_or(bucket.len);
             if n < bucket.chunks.len() * EACH {
                 prefetch::line(bucket.parts(n).1);
@@ -246,8 +249,8 @@ impl<const R: usize> Table<R> {
         (Place { n, age: self.age }, record)
     }
 
-    /// Stores a record with a fingerprint of `print_bytes`; searches for its place unless a valid one is given.
-    /// Returns the record that it replaces.
+    /// Stores a record with a fingerprint of `print_bytes`. Searches for the place of the record unless a valid
+    /// place is given. Returns the replaced record.
     pub(super) fn put(
         &mut self,
         place: Option<Place>,
@@ -293,12 +296,12 @@ impl<const R: usize> Table<R> {
         removed
     }
 
-    /// Visits the records of one bucket of a walk, which starts at 0; returns the position of the next bucket, `None`
-    /// after the last one. A walk over a changing table visits each record that exists from its first step to its last
-    /// exactly once.
+    /// Visits the records of one bucket, as a step of a walk that starts at 0. Returns the position of the next
+    /// bucket, or `None` after the last bucket. A walk over a changing table visits each record that exists from its
+    /// first step to its last exactly once.
     pub(super) fn page(&self, from: u64, each: &mut dyn FnMut(&[u8])) -> Option<u64> {
         let step = self.buckets.at(from)?;
-        // A bucket that absorbed another one has records of earlier pages.
+        // A bucket that absorbed another bucket contains records that earlier pages have returned.
         let records = step.bucket.iter().filter(|record| position(record) >= from);
         records.for_each(|record| each(&record));
         step.next
@@ -349,7 +352,7 @@ mod tests {
         ) {
             let mut table = Table::<{ WIDTH - 1 }>::default();
             let mut model = BTreeMap::new();
-            // Places that may not be valid any more.
+            // Places that may be outdated.
             let mut places = BTreeMap::new();
             for (n, state) in steps {
                 let print = record(n, 0)[..8].to_vec();

@@ -1,4 +1,5 @@
-//! A hash table of texts by fingerprint: the texts of URLs that are neither queued nor leased, in spaces that keep them.
+//! A hash table that maps fingerprints to the texts of URLs that are neither queued nor leased, in spaces that keep
+//! texts.
 //!
 //! A bucket of the [`linear`](crawlspace_compact::linear) hash table stores its texts one after the other.
 //! Each text is stored as its fingerprint, its length (a varint), and its bytes.
@@ -27,7 +28,7 @@ impl Bucket for Bodies {
     }
 }
 
-/// A text in a bucket: the range of the whole entry, and the offset of the text.
+/// Position of a text in its bucket: the range of the whole entry, and the offset of the text.
 struct Entry {
     from: usize,
     text: usize,
@@ -157,7 +158,8 @@ impl Texts {
         taken
     }
 
-    /// Visits the fingerprints of one bucket of a walk, which starts at 0. Returns the position of the next bucket.
+    /// Visits the fingerprints of one bucket, as a step of a walk that starts at 0. Returns the position of the
+    /// next bucket.
     pub(super) fn page(&self, from: u64, each: &mut dyn FnMut(&[u8])) -> Option<u64> {
         let step = self.buckets.at(from)?;
         for entry in step.bucket.entries(self.print_bytes) {

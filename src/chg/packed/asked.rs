@@ -1,8 +1,8 @@
-//! The groups that may be leased for an execution, in order of time, for executions that clients name in
-//! `CHG.NEXT … EXECUTION`.
+//! Agendas: the groups that may be leased for an execution, in order of time. An execution has an agenda
+//! if clients name it in `CHG.NEXT … EXECUTION`.
 //!
-//! An agenda exists only in memory. It is created when a client names an execution. After that, the groups
-//! that commands changed are examined again before the next search, or when they are many. All groups
+//! An agenda exists only in memory. It is created when a client names an execution. Afterwards, changed
+//! groups are examined again before the next search, or earlier if there are many of them. All groups
 //! behind a shared gate form one entry of the agenda, so that opening or closing the gate changes one entry
 //! instead of thousands.
 
@@ -26,8 +26,8 @@ const UNUSED: Millis = 60 * 60 * 1000;
 /// Approximate memory use of an entry of an agenda, in bytes.
 const ENTRY_BYTES: usize = 64;
 
-/// Maximum number of agendas that are all updated when a group changes. If there are more, only the agendas
-/// of the group's executions are updated.
+/// Maximum number of agendas that are all updated when a group changes. If there are more agendas, only
+/// those of the group's executions are updated.
 const FEW: usize = if cfg!(test) { 2 } else { 8 };
 
 /// Gate number of a group without a shared gate.
@@ -44,7 +44,7 @@ pub(super) struct Asked {
 }
 
 impl Clone for Asked {
-    /// Returns no agendas. The copy creates its own agendas when a client names an execution.
+    /// Returns an empty value. The copy creates its own agendas when a client names an execution.
     fn clone(&self) -> Asked {
         Asked::default()
     }
@@ -53,8 +53,8 @@ impl Clone for Asked {
 /// The groups of one execution, by the time from which they may be leased for it.
 #[derive(Default)]
 struct Agenda {
-    /// The entries in order of time, each as time, gate and slot: groups without a shared gate, and
-    /// gates.
+    /// The entries in order of time, each as time, gate and slot. An entry represents a group
+    /// without a shared gate, or a gate.
     order: BTreeSet<(Millis, u32, u32)>,
     /// Time and gate of each group.
     places: HashMap<u32, (Millis, u32)>,
@@ -128,7 +128,8 @@ impl Agenda {
         }
     }
 
-    /// Returns true if the entry of a group is the one that it has in an agenda of this group alone.
+    /// Returns true if the entry of a group is the same as in `right`, an agenda that only contains
+    /// this group.
     fn agrees(&self, right: &Agenda, slot: u32) -> bool {
         let place = self.places.get(&slot);
         place == right.places.get(&slot)
@@ -251,8 +252,8 @@ impl Packed {
         }
     }
 
-    /// Returns a time before which no group may be leased for an execution; `None` if the execution
-    /// has no URIs.
+    /// Returns a lower bound of the time at which a group may be leased for an execution, or `None`
+    /// if the execution has no URIs.
     pub fn waits_for(&mut self, execution: &[u8]) -> Option<Millis> {
         match self.asked.agendas.get(execution) {
             Some(agenda) if agenda.next.is_none() => self.first_for(execution).map(|(at, _)| at),
@@ -271,8 +272,8 @@ impl Packed {
         }
     }
 
-    /// Returns the executions whose agendas have a wrong entry for the group in a slot, and the id of the group; `None`
-    /// after the last slot.
+    /// Returns the executions whose agendas have a wrong entry for the group in a slot, and the id of the group.
+    /// Returns `None` after the last slot.
     pub fn wrong_agendas(&mut self, slot: u32) -> Option<(Vec<Box<[u8]>>, Id)> {
         if self.asked.agendas.is_empty() || slot >= self.groups.end() {
             return None;

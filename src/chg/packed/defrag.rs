@@ -1,4 +1,4 @@
-//! Active defragmentation of a packed frontier, some groups or queue entries at a time.
+//! Active defragmentation of a packed frontier, a few groups or queue entries at a time.
 
 use crawlspace_host::defrag::Mover;
 use crawlspace_host::slices::Time;
@@ -6,14 +6,14 @@ use crawlspace_host::slices::Time;
 use super::keys::Packed;
 use super::record::SETS;
 
-/// Number of bits of a cursor that hold the position within a part.
+/// Number of bits of a cursor that contain the position within a part.
 const PART: u32 = 56;
 
 impl Packed {
-    /// Moves memory from a cursor on until `time` returns false; returns the next cursor, 0 at the end. Parts
-    /// that are small or rare are not moved.
+    /// Moves memory, starting at a cursor, until `time` returns false. Returns the next cursor; 0 at the end.
+    /// Parts that are small or rare are not moved.
     pub fn defrag(&mut self, cursor: u64, mover: &mut Mover<'_>, time: Time<'_>) -> u64 {
-        // A cursor is one more than the position, because 0 is the end.
+        // A cursor is the position plus one, because 0 is the end.
         let place = cursor.saturating_sub(1);
         let (mut part, mut at) = ((place >> PART) as usize, place & ((1 << PART) - 1));
         loop {

@@ -1,7 +1,7 @@
 //! Elements of a frontier that move to the other storage during a storage conversion.
 //!
-//! The log contains one entry with the name of each moved element, and a replica moves the same element of
-//! its own keys.
+//! For each moved element, the log contains an entry with the name of the element, and a replica moves the
+//! same element of its own keys.
 
 use crawlspace_compact::number::Malformed;
 use crawlspace_host::keyspace::{Keyspace, Result};
@@ -18,7 +18,7 @@ use super::name::Name;
 /// Prefix of the names of the documented keys during a storage conversion.
 pub const MOVING: &[u8] = b"chg_moving:";
 
-/// Maximum number of executions that an element refers to.
+/// Maximum number of executions to which an element refers.
 pub(super) const SOME: usize = 32;
 
 /// An element of a frontier. Keys are given by their names after the prefix.
@@ -144,9 +144,9 @@ impl<K: Store> Plain<'_, K> {
         moved
     }
 
-    /// Moves an element in the direction of the conversion, unless the target already contains it. Returns
-    /// the number of moved elements or, for [`Element::Listed`], the number to continue from (0 at the end).
-    /// Logs nothing.
+    /// Moves an element in the direction of the conversion, unless the target storage already contains the
+    /// element. Returns the number of moved elements or, for [`Element::Listed`], the number to continue
+    /// from (0 at the end). Logs nothing.
     ///
     /// # Errors
     /// Any server error.
@@ -287,8 +287,8 @@ impl<K: Store> Plain<'_, K> {
     }
 }
 
-/// Returns the score of a sorted set in the form that a packed frontier stores; only plain clients write
-/// other scores.
+/// Converts a score of a sorted set to the form that a packed frontier stores. Only plain clients write
+/// scores in other forms.
 pub(super) fn as_stored(score: f64) -> f64 {
     score.clamp(0.0, f64::MAX)
 }

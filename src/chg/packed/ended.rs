@@ -1,8 +1,8 @@
 //! The texts of URLs that are neither queued nor leased, in the form in which spaces store them.
 //!
-//! A text consists of a varint, an optional key, an optional group id, and the compressed URI. The varint is
-//! the number of the symbol table times 4, plus 2 if a key identifies the URL, plus 1 if the id of the group
-//! differs from the host. Key and id are preceded by their lengths.
+//! Such a text consists of a varint, an optional key, an optional group id, and the compressed URI. The
+//! varint is the number of the symbol table times 4, plus 2 if a key identifies the URL, plus 1 if the id of
+//! the group differs from the host. The key and the id are preceded by their lengths.
 
 use crawlspace_compact::number::{Malformed, Reader, put, put_bytes};
 
@@ -22,7 +22,7 @@ pub struct Ended {
     pub uri: Vec<u8>,
 }
 
-/// Returns the host of a URI, with the port and user.
+/// Returns the host of a URI, including the port and the user.
 fn host(uri: &[u8]) -> &[u8] {
     let host = texts::host_of(uri);
     let slashes = host.windows(3).position(|three| three == b"://");
@@ -30,7 +30,7 @@ fn host(uri: &[u8]) -> &[u8] {
 }
 
 impl Ended {
-    /// Returns the stored form, and counts it as an owner of its symbol table.
+    /// Returns the stored form, which counts as an owner of its symbol table.
     pub(super) fn write(&self, texts: &mut Texts) -> Vec<u8> {
         let table = texts.assign();
         let has_other_name = self.chg.is_empty() || host(&self.uri) != self.chg;
@@ -51,7 +51,8 @@ impl Ended {
     /// Reads the stored form.
     ///
     /// # Errors
-    /// Fails if the bytes are malformed. A malformed URI is read as an arbitrary URI.
+    /// Fails if the bytes are malformed. A malformed compressed URI does not cause an error, but
+    /// results in an arbitrary URI.
     pub(super) fn read(bytes: &[u8], texts: &Texts) -> Result<Ended, Malformed> {
         let mut from = Reader::new(bytes);
         let header = from.number()?;

@@ -1,5 +1,5 @@
-//! The crawl executions of a packed frontier. Each name is stored once, with its number of queued URIs
-//! (`EIDC`), and has a number by which groups refer to it.
+//! The crawl executions of a packed frontier. Each name is stored once, with the number of its queued
+//! URIs (`EIDC`), and with a number by which groups refer to the execution.
 
 use std::collections::BTreeMap;
 
@@ -101,7 +101,7 @@ impl Executions {
         }
     }
 
-    /// Returns the number of queued URIs of an execution; `None` if there are none.
+    /// Returns the number of queued URIs of an execution, or `None` if it has no queued URIs.
     pub fn queued(&self, name: &[u8]) -> Option<u64> {
         let number = self.find(name)?;
         let queued = self.all.peek(number)?.queued;
@@ -113,8 +113,8 @@ impl Executions {
         self.change_queued(name, |_| queued);
     }
 
-    /// Adds to the number of queued URIs of an execution, which does not fall below zero; returns the number before
-    /// and after.
+    /// Adds to the number of queued URIs of an execution. The number does not fall below zero. Returns the numbers
+    /// before and after the change.
     pub fn add_queued(&mut self, name: &[u8], change: i64) -> (u64, u64) {
         self.change_queued(name, |before| before.saturating_add_signed(change))
     }
@@ -132,8 +132,8 @@ impl Executions {
         (before, after)
     }
 
-    /// Returns some executions with queued URIs, starting at this number, and the number to
-    /// continue from.
+    /// Returns some executions with queued URIs, starting at this number, and the number at which
+    /// to continue.
     pub fn page(&self, from: u32, count: u32) -> (Vec<(&[u8], u64)>, Option<u32>) {
         let end = self.all.end();
         let until = from.saturating_add(count).min(end);
@@ -150,8 +150,8 @@ impl Executions {
         !self.name(number).is_empty()
     }
 
-    /// Calls `each` with every number in ascending order, its name, and its count of queued URIs; unused
-    /// numbers have no name.
+    /// Calls `each` with every number in ascending order, the name of the execution, and its count of
+    /// queued URIs. The name is empty for unused numbers.
     pub fn each(&self, mut each: impl FnMut(u32, &[u8], u64)) {
         for number in 0..self.all.end() {
             if let Some(execution) = self.all.peek(number) {
@@ -160,9 +160,9 @@ impl Executions {
         }
     }
 
-    /// Restores an execution, or with an empty name a number that is not in use. Numbers must ascend, without
-    /// gaps. Returns false if the number is not the next one, if the name exists already, or if the total
-    /// would overflow.
+    /// Restores an execution or, with an empty name, an unused number. Numbers must be restored in ascending
+    /// order without gaps. Returns false if the number is not the next number, if the name already exists, or
+    /// if the total would overflow.
     pub fn restore(&mut self, number: u32, name: &[u8], queued: u64) -> bool {
         let follows = number == self.all.end() && self.all.len() == self.all.end() as usize;
         let is_new = !self.by_name.contains_key(name);

@@ -1,7 +1,7 @@
 //! The groups of a packed frontier: each group is a block of bytes with a number, and is found by its id.
 //!
-//! The most recently used groups are open: decoded, and written back when they are replaced by
-//! other groups.
+//! The most recently used groups are open, that is, decoded. They are written back when other
+//! groups replace them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,15 +22,15 @@ use super::log::Log;
 use super::record::Record;
 use super::spelling::Spelling;
 
-/// Number of groups that stay decoded, also between commands. Lower in tests, so that groups are closed in the middle
-/// of a command.
+/// Number of groups that stay decoded, even between commands. The number is lower in tests, so that groups are closed
+/// in the middle of a command.
 const OPEN: usize = if cfg!(test) { 2 } else { 16 };
 
 /// Maximum size of the records of a group's queue that are kept in its block, in bytes. A larger queue is
 /// stored in separate pages.
 const PACKED_BYTES: usize = 512;
 
-/// Number of groups with many URIs whose memory blocks are counted.
+/// Maximum number of groups with many URIs whose memory blocks are counted.
 const SAMPLED: usize = 64;
 
 /// The URIs of a group.
@@ -44,8 +44,8 @@ pub(super) struct Stock {
 }
 
 impl Stock {
-    /// Appends the compact form, with times relative to a base; returns false, and appends nothing, if there are too many
-    /// URIs for it.
+    /// Appends the compact form, with times relative to a base. If there are too many URIs for the compact form,
+    /// appends nothing and returns false.
     fn put(&self, base: Millis, out: &mut Vec<u8>) -> bool {
         let end = out.len();
         self.spelling.write(out);
@@ -79,18 +79,19 @@ pub(super) struct Open {
     place: Place,
     /// Due time in the block, to which the times of its URIs are relative.
     base: Millis,
-    /// The record changed since it was read.
+    /// True if the record changed since it was read.
     changed: bool,
-    /// The record changed since it was logged.
+    /// True if the record changed since it was logged.
     unlogged: bool,
-    /// The group changed since empty groups were last removed.
+    /// True if the group changed since empty groups were last removed.
     may_be_empty: bool,
 }
 
 /// All groups.
 #[derive(Clone, Default)]
 pub(super) struct Groups {
-    /// Replicas and files have the same key, because hashes of ids are stored with known URLs.
+    /// The key of the hashes of ids. Replicas and files contain the same key, because hashes of ids
+    /// are stored with known URLs.
     seed: Seed,
     /// The bytes of each group; empty if the number is free.
     blocks: Blocks<Box<[u8]>>,
@@ -103,13 +104,13 @@ pub(super) struct Groups {
     slots: Vec<u32>,
     /// Position of the open group that was used last.
     last: usize,
-    /// Position of the open group that is replaced next, unless it is not logged yet.
+    /// Position of the open group that is replaced next, if its changes were logged.
     oldest: usize,
-    /// Slots of groups that changed in this command, including groups that were closed since.
+    /// Slots of groups that changed in this command, including groups that have since been closed.
     touched: Vec<u32>,
     /// Slots of closed groups that changed since they were logged.
     pending: Vec<u32>,
-    /// URIs of groups that have many.
+    /// URIs of groups that have many URIs.
     apart: BTreeMap<u32, Box<Stock>>,
     len: u64,
     /// Bytes of all blocks.
@@ -117,7 +118,7 @@ pub(super) struct Groups {
     scratch: Vec<u8>,
     /// Cursor of the defragmentation of the URIs of a group.
     moved: u64,
-    /// Slots of groups whose URIs may be in two spellings.
+    /// Slots of groups whose URIs may be in two encodings.
     pub mixed: BTreeSet<u32>,
     watched: Watched,
 }
@@ -130,7 +131,7 @@ struct Watched {
 }
 
 impl Clone for Watched {
-    /// Returns a value that records no changes, because a copy has no agendas.
+    /// Returns a value that does not record changes, because the copy has no agendas.
     fn clone(&self) -> Watched {
         Watched::default()
     }
@@ -178,7 +179,7 @@ impl Groups {
         self.hash(id) as u32
     }
 
-    /// Returns the slots of the groups whose ids have a hash.
+    /// Returns the slots of the groups whose ids have this hash.
     pub fn with_hash(&self, hash: u32) -> impl Iterator<Item = u32> {
         self.table.numbers(hash)
     }
@@ -211,7 +212,7 @@ impl Groups {
         }
     }
 
-    /// Returns the slot of a group that is not the one used last.
+    /// Returns the slot of a group, which must not be the most recently used one.
     fn find_other(&self, id: &[u8]) -> Option<u32> {
         let hash = self.hash(id);
         let at = self.hashes.iter().position(|&other| other == hash);
@@ -225,7 +226,7 @@ impl Groups {
         slots.find(|&slot| self.id(slot) == id)
     }
 
-    /// Returns the slot of a group; creates the group if it does not exist.
+    /// Returns the slot of a group. Creates the group if it does not exist.
     pub fn enter(&mut self, id: &[u8]) -> u32 {
         if let Some(slot) = self.find(id) {
             return slot;
@@ -250,8 +251,8 @@ impl Groups {
         slot
     }
 
-    /// Appends the block of a group for files, without its positions in `chg_ready`; if the group consists only
-    /// of such positions, returns false and appends nothing.
+    /// Appends the block of a group in the form for files, without its positions in `chg_ready`. If the group
+    /// consists only of such positions, appends nothing and returns false.
     pub fn save(&self, slot: u32, out: &mut Vec<u8>) -> bool {
         self.look(slot, |open| {
             let is_stored = open.record.is_stored();
@@ -287,8 +288,8 @@ impl Groups {
         }
     }
 
-    /// Adds a group from the block in a file. `accept` checks the record of the group, and the URIs if
-    /// there are any.
+    /// Adds a group from its block in a file. `accept` checks the record of the group and, if there
+    /// are URIs, the URIs.
     ///
     /// # Errors
     /// Fails, and changes nothing, if the block is malformed or refused, or if the frontier already
@@ -413,7 +414,7 @@ impl Groups {
         })
     }
 
-    /// Decodes the URIs in the block of a group, from an offset on.
+    /// Decodes the URIs in the block of a group, starting at an offset.
     #[inline(never)]
     fn unpack(&self, slot: u32, at: usize, base: Millis) -> Box<Stock> {
         let block = self.blocks.get(slot as usize).expect("a slot in use");
@@ -440,7 +441,7 @@ impl Groups {
         }
     }
 
-    /// Returns a group that the caller changes.
+    /// Returns a group, which the caller is about to change.
     pub fn change(&mut self, slot: u32) -> &mut Open {
         let open = self.touch(slot);
         open.unlogged = true;
@@ -489,7 +490,8 @@ impl Groups {
         slots
     }
 
-    /// Returns the record of a group that the caller changes and logs in another way.
+    /// Returns the record of a group, which the caller changes. The caller logs the change in
+    /// another way.
     pub fn change_quietly(&mut self, slot: u32) -> &mut Record {
         &mut self.touch(slot).record
     }
@@ -525,8 +527,8 @@ impl Groups {
         }
     }
 
-    /// Ends an entry of a log that is being applied: logs nothing, and leaves empty groups until the end of
-    /// the log.
+    /// Ends an entry of a log that is being applied. Does not log anything, and keeps empty groups until
+    /// the end of the log.
     pub fn end_entry(&mut self) {
         self.take_unlogged(|_| {});
         let mut touched = std::mem::take(&mut self.touched);
@@ -594,7 +596,7 @@ impl Groups {
         }
     }
 
-    /// Writes the block of a group; returns its URIs if they are too many for the block.
+    /// Writes the block of a group. If the group has too many URIs for the block, returns the URIs.
     fn put(&mut self, open: &Open, stock: Option<Box<Stock>>) -> Option<Box<Stock>> {
         let mut bytes = std::mem::take(&mut self.scratch);
         bytes.clear();
@@ -648,7 +650,7 @@ impl Groups {
         open.changed = true;
     }
 
-    /// Records that the URIs of a group changed; if no URI is left, removes and returns their empty
+    /// Records that the URIs of a group changed. If no URI is left, removes and returns the empty
     /// container.
     pub fn changed_stock(&mut self, slot: u32) -> Option<Box<Stock>> {
         let open = self.touch(slot);
@@ -685,7 +687,7 @@ impl Groups {
         self.blocks.memory() + self.free.memory() + self.table.memory() + self.bytes + uris
     }
 
-    /// Moves memory of a slot to reduce fragmentation; returns the next slot, `None` at the end.
+    /// Moves memory of a slot to reduce fragmentation. Returns the next slot, or `None` at the end.
     pub fn defrag(&mut self, slot: u64, mover: &mut Mover<'_>) -> Option<u64> {
         let at = slot as usize;
         if let Some(stock) = self.apart.get_mut(&(slot as u32)) {

@@ -1,4 +1,5 @@
-//! Key space operations of a packed frontier, which return what the keys of a plain frontier would contain.
+//! Key space operations of a packed frontier. They return the same data as the keys of a plain frontier
+//! would.
 
 use std::cell::RefCell;
 
@@ -34,7 +35,8 @@ const AWAY: &[u8] = b"chg_away";
 /// Sorted set of the leases with a second deadline.
 const LATER: &[u8] = b"chg_later";
 
-/// Number of changes of groups after which the agendas are updated without waiting for the next search. Lower in tests.
+/// Number of changed groups after which the agendas are updated without waiting for the next search. The number is
+/// lower in tests.
 const MAX_WATCHED: usize = if cfg!(test) { 4 } else { 64 };
 
 /// A packed frontier.
@@ -56,7 +58,7 @@ pub struct Packed {
     pub(super) unit: u32,
     /// True if the log contains the key of the hashes of group ids.
     pub(super) is_announced: bool,
-    /// True if groups with possibly wrong counts have entered.
+    /// True if groups with possibly wrong counts have entered the packed frontier.
     pub(super) damaged: bool,
     /// Number of groups that store executions by name.
     pub(super) crowds: u32,
@@ -84,7 +86,7 @@ pub(super) fn number_text(n: u64) -> Value {
 pub struct Stored {
     /// The group.
     pub group: Group,
-    /// Number of fields that its hash would have for the group itself.
+    /// Number of fields for the group itself that its hash would have.
     pub fields: u64,
 }
 
@@ -161,7 +163,8 @@ impl Packed {
         }
     }
 
-    /// Returns true if a lease has several URIs or a second deadline, which plain storage cannot hold.
+    /// Returns true if a lease has several URIs or a second deadline, which plain storage does not
+    /// support.
     pub fn has_wide_leases(&self) -> bool {
         self.small.hashes.contains_key(AWAY) || self.has_later()
     }
@@ -231,7 +234,7 @@ impl Packed {
         }
     }
 
-    /// Deletes a key; returns true if it existed.
+    /// Deletes a key. Returns true if the key existed.
     pub fn delete(&mut self, key: &Name) -> bool {
         if key.part == Part::Group {
             let Some(slot) = self.groups.find(key.id()) else {
@@ -320,7 +323,7 @@ impl Packed {
         }
     }
 
-    /// Sets a field; returns true if it is new.
+    /// Sets a field. Returns true if the field is new.
     pub fn hash_set(&mut self, key: &Name, field: &[u8], value: &[u8]) -> bool {
         let number = || parse_unsigned(value).unwrap_or(0);
         match key.part {
@@ -358,7 +361,8 @@ impl Packed {
             .number(queued);
     }
 
-    /// Adds to the number in a field, which does not fall below zero; returns the previous number.
+    /// Adds to the number in a field. The number does not fall below zero. Returns the previous
+    /// number.
     pub fn hash_add(&mut self, key: &Name, field: &[u8], change: i64) -> u64 {
         if key.part == Part::Executions {
             let (before, after) = self.executions.add_queued(field, change);
@@ -378,7 +382,7 @@ impl Packed {
         before
     }
 
-    /// Deletes a field; returns true if it existed.
+    /// Deletes a field. Returns true if the field existed.
     pub fn hash_del(&mut self, key: &Name, field: &[u8]) -> bool {
         match key.part {
             Part::Group => {
@@ -411,7 +415,7 @@ impl Packed {
         }
     }
 
-    /// Appends some fields of a hash; returns false at the end.
+    /// Appends some fields of a hash to `out`. Returns false at the end.
     pub fn hash_scan(&mut self, key: &Name, cursor: &mut u64, out: &mut Batch) -> bool {
         match key.part {
             Part::Group => {
@@ -453,7 +457,7 @@ impl Packed {
         }
     }
 
-    /// Visits some slots in use; returns false at the end.
+    /// Visits some slots that are in use. Returns false at the end.
     fn scan_slots(&self, cursor: &mut u64, mut each: impl FnMut(&Packed, u32)) -> bool {
         let from = *cursor as u32;
         let until = from.saturating_add(STEP).min(self.groups.end());
@@ -466,7 +470,8 @@ impl Packed {
         until < self.groups.end()
     }
 
-    /// Appends the names of the groups' keys that start with the prefix; returns false at the end.
+    /// Appends the names of the keys of groups that start with the prefix. Returns false at the
+    /// end.
     pub fn keys_scan(&self, prefix: &[u8], cursor: &mut u64, out: &mut Batch) -> bool {
         self.scan_slots(cursor, |packed, slot| {
             let key = [
@@ -501,7 +506,7 @@ impl Packed {
         }
     }
 
-    /// Appends an element; returns the new length.
+    /// Appends an element. Returns the new length.
     pub fn list_push(&mut self, key: &Name, element: &[u8]) -> u64 {
         if key.part == Part::Ready {
             self.push_ready(element);
@@ -522,7 +527,8 @@ impl Packed {
         self.pushed += 1;
     }
 
-    /// Returns the position of a group in a list; in `chg_ready`, of its last entry.
+    /// Returns the position of a group in a list. In `chg_ready`, returns the position of the
+    /// group's last entry.
     pub fn list_find(&mut self, key: &Name, id: &[u8]) -> Option<u64> {
         if key.part != Part::Ready {
             let mut elements = self.small.lists.get(key.own())?.iter();
@@ -564,7 +570,7 @@ impl Packed {
         Some(id)
     }
 
-    /// Appends elements from a position on.
+    /// Appends elements to `out`, starting at a position.
     pub fn list_range(&self, key: &Name, at: u64, n: u64, out: &mut Batch) {
         match key.part {
             Part::Ready => self.ready.range(at, n as usize, &mut |_, slot| {
@@ -605,7 +611,7 @@ impl Packed {
         }
     }
 
-    /// Appends members from a rank on.
+    /// Appends members to `out`, starting at a rank.
     pub fn members(&self, key: &Name, rank: u64, n: u64, out: &mut Batch) {
         match set_of(key) {
             Some(set) => self.sets[set].range(rank, n as usize, &mut |_, slot| {
@@ -673,7 +679,7 @@ impl Packed {
         }
     }
 
-    /// Removes a member; returns true if it existed.
+    /// Removes a member. Returns true if the member existed.
     pub fn set_del(&mut self, key: &Name, member: &[u8]) -> bool {
         match set_of(key) {
             Some(set) => {
@@ -697,7 +703,7 @@ impl Packed {
         }
     }
 
-    /// Appends some members with their scores; returns false at the end.
+    /// Appends some members with their scores to `out`. Returns false at the end.
     pub fn set_scan(&self, key: &Name, cursor: &mut u64, out: &mut Batch) -> bool {
         match set_of(key) {
             Some(set) => self.scan_slots(cursor, |packed, slot| {
@@ -735,12 +741,12 @@ impl Packed {
         }
     }
 
-    /// Switches the log on or off; it is needed only if commands are propagated.
+    /// Switches the log on or off. The log is needed only if commands are propagated.
     pub fn set_logged(&mut self, logged: bool) {
         self.log.is_off = !logged;
     }
 
-    /// Ends a command, and returns the log of its changes; `None` if nothing changed.
+    /// Ends a command, and returns the log of its changes, or `None` if nothing changed.
     pub fn flush(&mut self) -> Option<Vec<u8>> {
         if self.groups.watched() >= MAX_WATCHED {
             self.update_agendas();

@@ -1,7 +1,7 @@
 //! The URLs that a packed frontier knows.
 //!
-//! Each change of the URIs of a group also updates their records here, on masters and on replicas alike. Therefore
-//! records need no log entries of their own, and cannot disagree with the queues.
+//! Each change of the URIs of a group also updates the records of these URLs, both on masters and on replicas.
+//! Therefore, records do not need log entries of their own, and cannot disagree with the queues.
 
 use crawlspace_compact::limits::chg::PAYLOAD_BYTES;
 use crawlspace_compact::number::{Malformed, Reader, put_bytes};
@@ -18,7 +18,8 @@ use super::ended::{Ended, table_of};
 use super::keys::Packed;
 use super::log::{Entries, Kind, Log};
 
-/// The record of a URL. For an unknown URL, only the fingerprint that its record would get.
+/// The result of looking up a URL. For an unknown URL, it only contains the fingerprint that a
+/// record of the URL would get.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
     /// Its fingerprint.
@@ -43,11 +44,11 @@ pub(super) struct Noted {
     place: Place,
     /// `None` if the URL is forgotten.
     becomes: Option<Known>,
-    /// Its text, if the space keeps it.
+    /// Its text, if the space keeps texts.
     text: Option<Box<Ended>>,
 }
 
-/// Maximum size of the additions to a record.
+/// Maximum size of the additional data of a URL.
 const EXTRA_BYTES: usize = uris::URI_BYTES + PAYLOAD_BYTES + 8;
 
 /// Returns the number that represents a layout in the log.
@@ -66,8 +67,8 @@ impl Packed {
         &self.known.limits
     }
 
-    /// Sets the limit of an execution in a group; 0 removes it. `counts` are the counts of the execution's URLs in
-    /// groups with the hash of this group; they are ignored if another limit already has these counts.
+    /// Sets the limit of an execution in a group; 0 removes the limit. `counts` are the counts of the execution's
+    /// URLs in groups with the hash of this group. They are ignored if they already exist for another limit.
     pub fn set_limit(&mut self, execution: &[u8], id: &[u8], most: u64, counts: Counts) {
         let mut of = self.known.limits.of(id);
         let before = of.find(|(other, ..)| **other == *execution);
@@ -85,7 +86,7 @@ impl Packed {
         }
     }
 
-    /// Replaces the counts of an execution in groups with a hash.
+    /// Replaces the counts of an execution in groups with this hash.
     pub fn set_tally(&mut self, execution: &[u8], hash: u32, counts: Counts) {
         self.known.limits.set_counts(execution, hash, counts);
         let log = self.log.begin(Kind::Tally);
@@ -95,7 +96,8 @@ impl Packed {
         }
     }
 
-    /// Begins to count the URLs of a space, by these executions and hashes of groups.
+    /// Begins to count the URLs of a space. `tallies` contains the executions and the hashes of
+    /// groups for which URLs are counted.
     pub fn begin_recount(&mut self, space: &[u8], tallies: Tallies) -> Recounting {
         self.known.limits.begin_recount(space, tallies)
     }
@@ -105,12 +107,13 @@ impl Packed {
         self.known.recount_some(recounting, space)
     }
 
-    /// Ends a recount, and returns the counts; `None` if the frontier was replaced since it began.
+    /// Ends a recount, and returns the counts. Returns `None` if the frontier was replaced since
+    /// the recount began.
     pub fn end_recount(&mut self, recounting: &Recounting) -> Option<Tallies> {
         self.known.limits.end_recount(recounting)
     }
 
-    /// Returns the groups whose limit was reached, or no longer is, since the last call.
+    /// Returns the groups that reached a limit or fell below it since the last call.
     pub fn take_turned(&mut self) -> Turned {
         self.known.limits.take_turned()
     }
@@ -128,10 +131,10 @@ impl Packed {
         }
     }
 
-    /// Gives an execution a space.
+    /// Assigns an execution to a space.
     ///
     /// # Errors
-    /// Fails if the execution has another space, or if the space has another layout.
+    /// Fails if the execution has a different space, or if the space has a different layout.
     pub fn join_space(
         &mut self,
         execution: &[u8],
@@ -148,7 +151,7 @@ impl Packed {
         Ok(())
     }
 
-    /// Detaches an execution from its space.
+    /// Removes an execution from its space.
     pub fn leave_space(&mut self, execution: &[u8]) {
         self.log.begin(Kind::Leave).name(execution);
         self.known.leave(execution);
@@ -160,8 +163,8 @@ impl Packed {
         self.known.set(space, print, None);
     }
 
-    /// Records that a URL that is neither queued nor leased is done. Returns false if this was recorded before.
-    /// `found` is its record.
+    /// Records that a URL that is neither queued nor leased is done. `found` is the record of the URL. Returns
+    /// false if this was already recorded.
     pub fn mark_done(
         &mut self,
         execution: &[u8],
@@ -172,7 +175,7 @@ impl Packed {
     ) -> bool {
         let Found { print, known, .. } = found;
         if known.is_some_and(|known| known.state.has_text()) {
-            // Other queued or leased URLs use all fingerprints of this URL.
+            // All fingerprints of this URL are in use by other queued or leased URLs.
             return false;
         }
         let Some(member) = self.known.member(execution) else {
@@ -277,7 +280,7 @@ impl Packed {
         }
     }
 
-    /// Stores the additions to the record of a queued or leased URL.
+    /// Stores the additional data of a queued or leased URL.
     pub fn set_extra(&mut self, execution: &[u8], url: &[u8], here: Option<u32>, extra: Extra<'_>) {
         let found = self.find_url(execution, url, here);
         if let Some(found) = found.filter(|found| found.known.is_some()) {
@@ -285,7 +288,7 @@ impl Packed {
         }
     }
 
-    /// Stores the additions to the record of the queued or leased URL with a fingerprint.
+    /// Stores the additional data of the queued or leased URL with this fingerprint.
     pub(super) fn put_extra(&mut self, execution: &[u8], print: &[u8], extra: Extra<'_>) {
         let Some((member, space)) = self.known.of(execution) else {
             return;
@@ -299,7 +302,7 @@ impl Packed {
         self.known.set_extra(&name, print, &bytes);
     }
 
-    /// Returns the additions to the record of a URL that is queued or leased in a group.
+    /// Returns the additional data of a URL that is queued or leased in a group.
     pub fn extra(&self, execution: &[u8], url: &[u8], chg: &[u8]) -> Extra<'_> {
         let Some((_, space)) = self.known.of(execution) else {
             return Extra::default();
@@ -316,8 +319,8 @@ impl Packed {
         self.groups.short_hash(id)
     }
 
-    /// Finds the record of a URL. Compares the text of a queued or leased URL; `here` is the hash of a group that is
-    /// known to have the URL.
+    /// Finds the record of a URL. If the record says that the URL is queued or leased, also compares the text of the
+    /// URL. `here` is the hash of a group that is known to contain the URL.
     pub fn find_url(&self, execution: &[u8], url: &[u8], here: Option<u32>) -> Option<Found> {
         let (_, space) = self.known.of(execution)?;
         self.find_print((execution, url), space.prints(url), here)
@@ -366,7 +369,8 @@ impl Packed {
         last
     }
 
-    /// Returns the execution that discovered a URL, and the slot of the group that has the URL queued or leased.
+    /// Returns the execution that discovered a URL, and the slot of the group in which the URL is queued or
+    /// leased.
     fn place_of_url<'a>(
         &'a self,
         execution: &'a [u8],
@@ -394,7 +398,8 @@ impl Packed {
             .flatten()
     }
 
-    /// Returns the execution that discovered a URL, and the id of the group that has the URL queued or leased.
+    /// Returns the execution that discovered a URL, and the id of the group in which the URL is queued or
+    /// leased.
     pub fn group_of_url(
         &self,
         execution: &[u8],
@@ -508,7 +513,7 @@ impl Packed {
                 }
             }
             Op::Remove { execution, uri } => note(execution, uri, false, &|known, _| {
-                // The URL may be in another group meanwhile.
+                // Meanwhile, the URL may be in another group.
                 known.filter(|known| known.group != here)
             }),
             Op::End {
@@ -572,7 +577,7 @@ impl Packed {
             }
         }
         let Op::Take { token, .. } = *op else { return };
-        // A lease may have URIs before this one.
+        // The lease may already have other URIs.
         let taken = self.look_at_kept(slot, |kept| {
             let leased = kept
                 .leases()
@@ -716,7 +721,7 @@ impl Packed {
         Ok(())
     }
 
-    /// Writes all known URLs as log entries; with `singly`, one entry for each URL.
+    /// Writes all known URLs as log entries. With `singly`, writes one entry for each URL.
     pub(super) fn known_entries(
         &self,
         log: &mut Log,
@@ -733,7 +738,7 @@ impl Packed {
                 each(log);
             }
         }
-        // Their counts follow from the URLs, which come next.
+        // The counts on which limits are based are derived from the URLs, whose entries follow.
         for (execution, id, most) in self.known.limits.all() {
             log.begin(Kind::Limit)
                 .name(execution)

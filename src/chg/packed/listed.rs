@@ -1,5 +1,5 @@
-//! Lists the URLs of an execution: those that are queued or leased, group by group, and, from spaces that keep texts,
-//! those that are done or given up.
+//! Lists the URLs of an execution: queued and leased URLs group by group and, from spaces that keep texts, URLs that
+//! are done or given up.
 
 use super::super::known::{Known, State};
 use super::super::time::Millis;
@@ -18,7 +18,8 @@ const PAGE_BYTES: usize = 1 << 20;
 pub struct Listed {
     /// Group, key and URI.
     pub url: Ended,
-    /// Number of links between a seed and the URL, and its due time, if it is queued or leased.
+    /// Number of links between a seed and the URL, and the due time of the URL, if the URL is
+    /// queued or leased.
     pub place: Option<(u32, Millis)>,
     /// Its state.
     pub state: State,
@@ -28,8 +29,8 @@ pub struct Listed {
     pub known: Option<Known>,
 }
 
-/// Position at which a list of queued and leased URLs continues. A position is valid only on the server that
-/// returned it.
+/// Position from which a list of queued and leased URLs continues. A position is valid only on the server
+/// that returned it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// Slot of the group.
@@ -79,8 +80,8 @@ impl Page {
 }
 
 impl Packed {
-    /// Returns some queued and leased URLs of an execution, filtered by state, and the position to continue
-    /// from.
+    /// Returns some queued and leased URLs of an execution, filtered by state, and the position at which to
+    /// continue.
     pub fn list_queued(
         &self,
         execution: &[u8],
@@ -182,8 +183,8 @@ impl Packed {
         }
     }
 
-    /// Returns some URLs of an execution that are done or were given up, and the position to continue from.
-    /// Returns `None` if the texts are not kept.
+    /// Returns some URLs of an execution that are done or were given up, and the position at which to
+    /// continue. Returns `None` if the texts are not kept.
     pub fn list_ended(
         &self,
         execution: &[u8],

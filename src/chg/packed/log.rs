@@ -1,11 +1,13 @@
-//! The log of changes of a packed frontier, for replicas and append-only files, and the entries of files.
+//! The log of changes of a packed frontier, for replicas and append-only files. Saved files consist of
+//! the same entries.
 //!
-//! A log is a sequence of entries, each a byte for its kind and then its operands. Numbers are varints
-//! ([`crawlspace_compact::number`]), other bytes are preceded by their length. Three operands are shorter:
+//! A log is a sequence of entries. Each entry is a byte for its kind, followed by its operands. Numbers
+//! are varints ([`crawlspace_compact::number`]); other byte strings are preceded by their length. Three
+//! kinds of operands are shorter:
 //!
-//! - the id of a group and the name of an execution are written once per log, and then as a position among
-//!   the most recent names;
-//! - the execution of the lease that began or ended last is a single zero;
+//! - the id of a group and the name of an execution are written in full once per log, and afterwards as a
+//!   position in the list of the most recent names;
+//! - the execution of the lease that began or ended last is written as a single zero byte;
 //! - a time is written as the difference from the previous time, and a token as a time and its
 //!   remaining digits.
 
@@ -18,7 +20,7 @@ use super::super::time::{Millis, unzigzag, zigzag};
 use super::super::uris;
 use super::super::uris::{End, Op};
 
-/// Number of names that entries can refer to.
+/// Number of recent names to which entries can refer.
 const NAMES: usize = 8;
 
 /// Initial capacity of a log, in bytes: enough for most commands.
@@ -70,15 +72,16 @@ pub(super) enum Kind {
     Named,
     /// A group in the same form as in memory (only in files): block.
     Block,
-    /// A part of the URIs of a group that are not in its block (only in files): id, spelling, flags, chunk.
+    /// A part of the URIs of a group that are not in its block (only in files): id, encoding, flags, chunk.
     Stock,
     /// The end of a file.
     End,
     /// The key of the hashes of group ids: number.
     Seed,
-    /// An execution gets a space: execution, its number, name of the space, shape, secret.
+    /// An execution is assigned to a space: execution, its number in the space, name of the space,
+    /// shape, secret.
     Join,
-    /// An execution loses its space: execution.
+    /// An execution is removed from its space: execution.
     Leave,
     /// The time of the following changes of known URLs: units of ten minutes.
     Clock,
@@ -86,7 +89,8 @@ pub(super) enum Kind {
     Known,
     /// A URL is forgotten: name of the space, fingerprint.
     Unknown,
-    /// A queued or leased URL gets a URI or a payload: name of the space, fingerprint, both.
+    /// The additional data of a queued or leased URL: name of the space, fingerprint, stored form
+    /// of the URI and the payload.
     Extra,
     /// A group's limit of done URLs: execution, group, number (0 removes the limit).
     Limit,
@@ -141,13 +145,13 @@ impl Kind {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Log {
     pub bytes: Vec<u8>,
-    /// The names that entries can refer to, as ranges of the log, most recent first.
+    /// The names to which entries can refer, as ranges of the log, most recent first.
     names: SmallVec<[(u32, u32); NAMES]>,
     /// The last time.
     clock: Millis,
     /// The execution of the lease that began or ended last.
     leased: ExecutionName,
-    /// True if the log has no reader, so that no entries are written.
+    /// True if the log has no reader. No entries are written then.
     pub is_off: bool,
     /// True once an entry was begun.
     pub begun: bool,

@@ -1,11 +1,12 @@
 //! A packed frontier: one value with all data that a plain frontier stores in many keys.
 //!
-//! The rules of politeness are the same for both storages. The rules access data by the names of keys, and
-//! [`Packed`] implements these keys. A group is a block of a few dozen bytes in a hash table (`groups`). The
-//! queues are trees of group numbers (`order`). Rare or small keys keep their plain form (`small`).
+//! The rules of politeness are the same for both storages. The rules access data through the names of keys,
+//! and [`Packed`] implements these keys. A group is a block of a few dozen bytes in a hash table (`groups`).
+//! The queues are trees of group numbers (`order`). Keys that are small or rarely used keep their plain form
+//! (`small`).
 //!
-//! Every change is also appended to a log (`log`), which replicas apply. A group that changed is logged once per
-//! command, as a whole.
+//! Every change is also appended to a log (`log`), which replicas apply. A changed group is logged as a whole,
+//! once per command.
 
 mod asked;
 pub mod both;
@@ -42,7 +43,8 @@ pub use name::Name;
 pub use saved::ENVELOPE;
 pub use unknown::WrongText;
 
-/// Describes a plain key that has the name of a key or marker of a packed frontier.
+/// Returns the description of a plain key that has the name of a key or marker of a packed
+/// frontier.
 pub fn misplaced(key: &[u8]) -> String {
     format!(
         "key '{}' is a plain key beside a packed frontier; rename or delete it",

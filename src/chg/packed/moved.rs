@@ -16,10 +16,11 @@ use super::spelling::Spelling;
 use super::uris::{number_of, numbers};
 use crate::texts::Texts;
 
-/// Maximum number of queued URIs of a group that is translated at once. Lower in tests.
+/// Maximum number of queued URIs of a group that is translated as a whole. The number is lower in
+/// tests.
 const AT_ONCE: u64 = if cfg!(test) { 2 } else { 64 };
 
-/// Number of URIs of a larger group that are translated at a time. Lower in tests.
+/// Number of URIs of a larger group that are translated at a time. The number is lower in tests.
 const PART: usize = if cfg!(test) { 1 } else { 16 };
 
 /// Number of elements of a list that are moved at a time.
@@ -68,17 +69,17 @@ pub struct Entering {
     pub counts: Vec<(Vec<u8>, u64)>,
     /// Group of the lease that was granted with the last release.
     pub next: Option<Id>,
-    /// Leases of kept URIs that were lost with the hash of the group.
+    /// Leases on kept URIs that were lost with the hash of the group.
     pub lost: Vec<Token>,
 }
 
 impl Packed {
-    /// Returns the storage conversion that is not complete.
+    /// Returns the direction of the storage conversion that is in progress, if any.
     pub fn moving(&self) -> Moving {
         self.moving
     }
 
-    /// Returns true if the last groups that entered had been damaged by plain clients, so that counts may be wrong.
+    /// Returns true if plain clients had damaged some of the groups that entered; counts may then be wrong.
     pub fn is_damaged(&self) -> bool {
         self.damaged
     }
@@ -111,7 +112,7 @@ impl Packed {
         };
     }
 
-    /// Returns the number of positions in `chg_wait`, `chg_busy` and `chg_idle`.
+    /// Returns the total number of members of `chg_wait`, `chg_busy` and `chg_idle`.
     pub(super) fn places(&self) -> u64 {
         self.sets.iter().map(Order::len).sum()
     }
@@ -195,7 +196,8 @@ impl Packed {
         (!uris.is_empty()).then_some(uris)
     }
 
-    /// Translates some URIs of a large group to the form of the new storage; returns true when all are translated.
+    /// Translates some URIs of a large group to the form of the new storage. Returns true when all URIs are
+    /// translated.
     pub(super) fn translate(&mut self, id: &[u8]) -> bool {
         let Some(slot) = self.groups.find(id) else {
             return true;
@@ -226,7 +228,7 @@ impl Packed {
         is_done
     }
 
-    /// Returns the id of a group whose URIs may be in two spellings.
+    /// Returns the id of a group whose URIs may be in two encodings.
     pub fn mixed_group(&mut self) -> Option<Id> {
         loop {
             let &slot = self.groups.mixed.first()?;
@@ -243,7 +245,7 @@ impl Packed {
         }
     }
 
-    /// Returns true if a group is so large that it leaves in parts.
+    /// Returns true if a group is so large that it must leave in parts.
     pub fn is_large(&mut self, id: &[u8]) -> bool {
         let Some(slot) = self.groups.find(id) else {
             return false;
@@ -318,15 +320,15 @@ impl Packed {
         self.small.numbers.contains_key(key.own())
     }
 
-    /// Returns the names of some executions with queued URIs, starting at this number, and the number to
-    /// continue from.
+    /// Returns the names of some executions with queued URIs, starting at this number, and the number at
+    /// which to continue.
     pub fn executions_from(&self, number: u32) -> (Vec<Vec<u8>>, Option<u32>) {
         let (page, next) = self.executions.page(number, 16);
         let names = page.into_iter().map(|(name, _)| name.to_vec());
         (names.collect(), next)
     }
 
-    /// Calls `bring` with an element of the small parts; returns `None` if there are no such
+    /// Calls `bring` with the first element of the small parts. Returns `None` if there are no such
     /// elements.
     pub fn first_small<T>(
         &mut self,

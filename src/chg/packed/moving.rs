@@ -38,8 +38,8 @@ pub struct Progress<C> {
     slot: u32,
     /// Number of the next execution of the packed frontier; `None` at the end.
     execution: Option<u32>,
-    /// Scan of the names of all keys: the names found so far, and the cursor; `None` after the
-    /// scan.
+    /// Scan of the names of all keys: the names found so far, and the cursor, which is `None` after
+    /// the scan.
     names: Vec<Vec<u8>>,
     keys: Option<C>,
     is_scanned: bool,
@@ -78,7 +78,7 @@ impl<C> Default for Progress<C> {
 pub enum Begun {
     /// The frontier already has that storage.
     There,
-    /// An earlier conversion in the other direction left lists in two parts; `begin` must be called
+    /// An earlier conversion in the other direction left lists in two parts. `begin` must be called
     /// again.
     Joining,
     /// The conversion has just begun, so the names of all keys have changed.
@@ -92,17 +92,18 @@ pub trait Movable: Store {
     /// The progress of a conversion.
     type Progress: Default;
 
-    /// Begins a storage conversion, or reverses the direction of one.
+    /// Begins a storage conversion, or reverses the direction of a running one.
     ///
     /// # Errors
     /// `MIXED` if a plain key has the name of a key of the unpacked frontier; any server error.
     fn begin(&mut self, prefix: &[u8], to: Storage) -> Result<Begun>;
-    /// Returns the number of positions in ordered queues that the packed frontier has.
+    /// Returns the number of positions in ordered queues that are still in the packed frontier.
     ///
     /// # Errors
     /// Any server error.
     fn packed_places(&mut self) -> Result<u64>;
-    /// Moves some elements, and counts the groups among them; returns true if everything has moved.
+    /// Moves some elements, and adds the number of groups among them to `groups`. Returns true if
+    /// everything was moved.
     ///
     /// # Errors
     /// Any server error.
@@ -113,7 +114,7 @@ pub trait Movable: Store {
     /// Any server error.
     fn flush(&mut self) -> Result<()>;
     /// Ends the conversion, which changes the names of all keys. Returns true if plain clients had damaged
-    /// groups, so that counts may be wrong.
+    /// groups; counts may then be wrong.
     ///
     /// # Errors
     /// Any server error.
@@ -290,7 +291,7 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         packed.map_or(Ok(()), Home::store)
     }
 
-    /// Joins the lists that are in two parts; returns true once every list is in one part.
+    /// Joins the lists that are in two parts. Returns true once every list is in one part.
     fn join_lists(&mut self) -> Result<bool> {
         let mut names = self.with(|packed| packed.list_names())?;
         names.extend(LISTS.map(<[u8]>::to_vec));
@@ -320,7 +321,8 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         Ok(head == 0 || tail == 0)
     }
 
-    /// Moves elements of the lists that a frontier has only once ([`LISTS`]); returns true when all are moved.
+    /// Moves elements of the lists that exist once per frontier ([`LISTS`]). Returns true when all elements
+    /// are moved.
     fn lists_step(&mut self) -> Result<bool> {
         for name in LISTS {
             if self.bring(Element::Head(name, HEAD))? == HEAD {
@@ -330,7 +332,7 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         Ok(true)
     }
 
-    /// Moves a part of the plain keys that exist per group, gate or execution; returns true at the end.
+    /// Moves a part of the plain keys that exist per group, gate or execution. Returns true at the end.
     fn keys_step(&mut self, progress: &mut Progress<P::Cursor>, groups: &mut u64) -> Result<bool> {
         let Some(name) = progress.names.last().cloned() else {
             if progress.is_scanned {
@@ -376,7 +378,7 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         self.move_with(|plain, _| Ok(plain.named(name)))
     }
 
-    /// Reads some fields of a plain hash that is being moved; returns false if no field is left.
+    /// Reads some fields of a plain hash that is being moved. Returns false if no field is left.
     fn scan_hash(&mut self, key: &P::Name, progress: &mut Progress<P::Cursor>) -> Result<bool> {
         let (plain, _) = self.parts();
         match plain.hash_len(key) {
@@ -393,7 +395,7 @@ impl<P: Store, H: Home<P>> Both<P, H> {
     }
 
     /// Moves the groups in the list of an execution. A packed frontier has no such list, because each group
-    /// stores its executions; so this step also deletes the list. Returns true at the end.
+    /// stores its executions. Therefore, this step also deletes the list. Returns true at the end.
     fn list_step(
         &mut self,
         name: &[u8],
@@ -423,7 +425,7 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         Ok(false)
     }
 
-    /// Moves some fields of a plain hash; returns true if no field is left.
+    /// Moves some fields of a plain hash. Returns true if no field is left.
     fn hash_step(&mut self, name: &[u8], progress: &mut Progress<P::Cursor>) -> Result<bool> {
         if let Some(field) = progress.fields.pop() {
             self.bring(Element::Field(name, &field))?;
@@ -440,7 +442,7 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         Ok(false)
     }
 
-    /// Moves a part of a plain key that exists once; returns true at the end.
+    /// Moves a part of a plain key that exists once per frontier. Returns true at the end.
     fn once_step(
         &mut self,
         name: &[u8],
@@ -473,7 +475,8 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         }
     }
 
-    /// Moves the first group of a sorted queue of the packed frontier, or a part of it; returns true at the end.
+    /// Moves the first group of a sorted queue of the packed frontier, or a part of this group. Returns true at
+    /// the end.
     fn queue_step(&mut self, progress: &mut Progress<P::Cursor>, groups: &mut u64) -> Result<bool> {
         let id = match progress.leaving.take() {
             Some(id) => Some(id),
@@ -486,7 +489,7 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         Ok(false)
     }
 
-    /// Moves a group of the packed frontier, or a part of it; returns true at the end.
+    /// Moves a group of the packed frontier, or a part of this group. Returns true at the end.
     fn slots_step(&mut self, progress: &mut Progress<P::Cursor>, groups: &mut u64) -> Result<bool> {
         if let Some(id) = progress.leaving.take() {
             *groups += self.leave(id, progress)?;
@@ -503,7 +506,7 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         Ok(false)
     }
 
-    /// Moves a group, or a part of it; returns the number of groups that moved.
+    /// Moves a group, or a part of it. Returns the number of groups that were moved.
     fn leave(&mut self, id: Id, progress: &mut Progress<P::Cursor>) -> Result<u64> {
         if self.with(|packed| packed.is_large(&id))? && !self.prepare(&id, progress)? {
             progress.leaving = Some(id);
@@ -513,7 +516,7 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         self.bring(Element::Group(&id))
     }
 
-    /// Prepares a part of a large group for plain storage; returns true once the group can be
+    /// Prepares a part of a large group for plain storage. Returns true once the group can be
     /// moved.
     fn prepare(&mut self, id: &[u8], progress: &mut Progress<P::Cursor>) -> Result<bool> {
         if self.bring(Element::Part(id))? > 0 {
@@ -523,7 +526,7 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         Ok(progress.listed == 0)
     }
 
-    /// Moves some of the remaining elements of the packed frontier; returns true at the end.
+    /// Moves some of the remaining elements of the packed frontier. Returns true at the end.
     fn rest_step(&mut self, progress: &mut Progress<P::Cursor>) -> Result<bool> {
         if let Some(number) = progress.execution {
             let (names, next) = self.with(|packed| packed.executions_from(number))?;
@@ -551,5 +554,5 @@ impl<P: Store, H: Home<P>> Both<P, H> {
 /// The sorted sets of groups.
 const SETS: [&[u8]; 3] = [b"chg_wait", b"chg_busy", b"chg_idle"];
 
-/// The lists that a frontier has only once, not once for each group or gate.
+/// The lists that exist once per frontier, instead of once for each group or gate.
 const LISTS: [&[u8]; 2] = [b"chg_ready", b"chg_expired"];

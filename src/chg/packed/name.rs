@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use super::super::keys::{GATE, GATED, GROUP, OF, SEQUENCE, URIS};
 
-/// The part of a packed frontier that a key name refers to.
+/// The part of a packed frontier to which a key name refers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// `chg_wait`.
@@ -46,7 +46,7 @@ pub struct Name {
 impl Clone for Name {
     fn clone(&self) -> Name {
         Name {
-            // Copy all bytes at once; `clone` of a small vector would copy them one by one.
+            // Copy all bytes at once, because `clone` of a small vector would copy them one by one.
             bytes: SmallVec::from_slice(&self.bytes),
             ..*self
         }
@@ -54,7 +54,7 @@ impl Clone for Name {
 }
 
 impl Name {
-    /// Creates the name of a key from its prefix, its kind, and an id; or the name of a field from other parts.
+    /// Creates the name of a key from its prefix, its kind and an id, or the name of a field from other parts.
     pub fn new(parts: &[&[u8]]) -> Name {
         let (prefix, part) = match parts {
             [prefix, name] => (prefix.len(), once(name)),
@@ -73,7 +73,7 @@ impl Name {
         }
     }
 
-    /// Returns true if plain clients know the key, so that a marker takes its place.
+    /// Returns true if plain clients know the key. A marker then takes its place.
     pub fn has_marker(&self) -> bool {
         use Part::{Busy, Executions, Ready, Total, Wait};
         matches!(self.part, Wait | Busy | Ready | Executions | Total)

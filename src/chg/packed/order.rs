@@ -1,7 +1,7 @@
 //! Groups in the order of a score and, for equal scores, of their ids, as in a sorted set of the server.
 //!
-//! A B+tree with counts: it finds a member by its rank, and no step copies more than two kilobytes. Members are the
-//! numbers of groups; ids are only compared if scores are equal.
+//! The set is a B+tree with counts: it finds a member by its rank, and no operation copies more than two kilobytes
+//! at a time. Members are the numbers of groups; ids are only compared if scores are equal.
 
 use std::cmp::Ordering;
 
@@ -13,13 +13,14 @@ const LEAF: usize = 64;
 /// Maximum number of children of an inner node.
 const INNER: usize = 32;
 
-/// A member: its score, converted to bits that sort like scores, and the number of the group.
+/// A member: its score, converted to bits that sort in the order of scores, and the number of the
+/// group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Member([u32; 3]);
 
 impl Member {
     fn new(score: f64, slot: u32) -> Member {
-        // -0 is 0.
+        // Treat -0 as 0.
         let bits = (score + 0.0).to_bits();
         let negative = ((bits as i64) >> 63) as u64;
         let key = bits ^ (negative | 1 << 63);
@@ -89,7 +90,7 @@ struct Memory<'m> {
 }
 
 impl Memory<'_> {
-    /// Inserts an element; a full vector grows by a quarter, rounded to a size class of the
+    /// Inserts an element. A full vector grows by a quarter, rounded to a size class of the
     /// allocator.
     fn insert<T>(&mut self, list: &mut Vec<T>, at: usize, element: T, most: usize) {
         if list.len() == list.capacity() {
@@ -168,7 +169,7 @@ impl Node {
         }
     }
 
-    /// Adds a member; if this splits the node, returns the second part.
+    /// Adds a member. If the node is split, returns the second part.
     fn insert<'a>(
         &mut self,
         member: Member,
@@ -189,7 +190,8 @@ impl Node {
                     memory.insert(members, at, member, LEAF);
                     return None;
                 }
-                // If members are added in order, nodes stay full.
+                // If the new member is the last one, leave the other members in the first node, so
+                // that nodes stay full if members are added in order.
                 let right = if is_last { 0 } else { LEAF / 2 };
                 let mut second = memory.split(members, right);
                 if at <= members.len() && !is_last {
@@ -286,8 +288,8 @@ impl Node {
         }
     }
 
-    /// Moves the memory of the leaf with a rank, and of the inner nodes that begin with that leaf; returns the first rank
-    /// after the leaf.
+    /// Moves the memory of the leaf that contains a rank, and of the inner nodes that begin with that leaf. Returns the
+    /// first rank after the leaf.
     fn defrag(&mut self, rank: u64, before: u64, mover: &mut Mover<'_>) -> u64 {
         match self {
             Node::Leaf(members) => {
@@ -384,7 +386,7 @@ impl Order {
         self.len += 1;
     }
 
-    /// Removes a member; returns true if the set contained it.
+    /// Removes a member. Returns true if the set contained the member.
     pub fn remove<'a>(&mut self, score: f64, slot: u32, id: impl Fn(u32) -> &'a [u8]) -> bool {
         let memory = &mut Memory {
             bytes: &mut self.memory,
@@ -458,8 +460,8 @@ impl Order {
         }
     }
 
-    /// Moves memory of the member at a rank and its neighbours, to reduce fragmentation; returns the next rank, `None` at
-    /// the end.
+    /// Moves the memory of the member at a rank and its neighbours, to reduce fragmentation. Returns the next rank, or
+    /// `None` at the end.
     pub fn defrag(&mut self, rank: u64, mover: &mut Mover<'_>) -> Option<u64> {
         let next = self.root.defrag(rank, 0, mover);
         (next < self.len).then_some(next)

@@ -107,7 +107,7 @@ impl<K: Store> Plain<'_, K> {
         Ok(Some((entering, own_fields, damaged)))
     }
 
-    /// Moves a group to the packed frontier; returns true if the group was in plain keys.
+    /// Moves a group to the packed frontier. Returns true if the group was in plain keys.
     pub(super) fn pack(&mut self, packed: &mut Packed, id: &[u8]) -> Result<bool> {
         let Some((mut entering, _, damaged)) = self.read(id)? else {
             return Ok(false);

@@ -1,7 +1,7 @@
 //! The compact form of a group in memory.
 //!
-//! Times are stored relative to the due time, and unset fields take no space: a waiting group without an
-//! earlier fetch takes 11 bytes besides its id.
+//! Times are stored relative to the due time, and unset fields take no space. A waiting group without an
+//! earlier fetch takes 11 bytes in addition to its id.
 
 use smallvec::SmallVec;
 
@@ -28,7 +28,7 @@ pub(super) struct Record {
     pub next: Option<Id>,
     /// Number of times that the group is in `chg_ready`.
     pub listed: u64,
-    /// Number of the group's last entry in `chg_ready`; only in memory.
+    /// Number of the group's last entry in `chg_ready`. It is only kept in memory.
     pub entry: u64,
 }
 
@@ -49,8 +49,8 @@ const EXPIRED: u64 = 1 << 10;
 const OPTIONS: u64 = 1 << 11;
 const NEXT: u64 = 1 << 12;
 const LISTED: u64 = 1 << 13;
-/// Two bits for each set: absent, at the usual time, within the millisecond of the usual time, or
-/// at another time.
+/// Position of two bits for each set: absent, exactly the usual time, within the millisecond of the
+/// usual time, or a different time.
 const SCORES: u32 = 14;
 const USUAL: u64 = 1;
 const WITHIN: u64 = 2;
@@ -261,7 +261,7 @@ impl Record {
         Ok(record)
     }
 
-    /// Returns the values that the hash of the group would have in the fields of the group itself, in the order of
+    /// Returns the values that the fields of the group itself would have in its hash, in the order of
     /// [`Group::read`].
     pub fn own_values(&self) -> [Option<Text>; FIELDS] {
         let mut values = if self.exists {
@@ -279,7 +279,7 @@ impl Record {
         values
     }
 
-    /// Returns the number of fields that [`Record::own_values`] returns.
+    /// Returns the number of values that [`Record::own_values`] returns.
     pub fn own_fields(&self) -> u64 {
         let group = &self.group;
         let options = u64::from(group.options != Options::default());

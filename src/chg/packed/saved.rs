@@ -1,8 +1,8 @@
 //! Applies logs on replicas, and stores a packed frontier in files as a sequence of logs.
 //!
-//! A file begins with the symbol tables and the executions, followed by the groups and URIs that refer to
-//! them, in the same form as in memory. Loading checks everything but does not expand compressed URIs, so a
-//! hostile file can contain any URIs.
+//! A file begins with the symbol tables and the executions. The groups and URIs that refer to them follow,
+//! in the same form as in memory. Loading checks everything, but does not expand compressed URIs.
+//! Therefore, a hostile file can contain any URIs.
 
 use smallvec::SmallVec;
 
@@ -30,7 +30,7 @@ pub const ENVELOPE: Envelope = Envelope {
 /// stays below [`CHUNK_BYTES`] even with its last entry.
 const ENOUGH: usize = CHUNK_BYTES / 2;
 
-/// Flags of the URIs of a group: executions are stored by name (`CROWD`), and URIs are in two spellings (`MIXED`).
+/// Flags of the URIs of a group: executions are stored by name (`CROWD`), and URIs are in two encodings (`MIXED`).
 const CROWD: u64 = 1;
 const MIXED: u64 = 2;
 
@@ -71,10 +71,10 @@ fn save_apart(
 /// Progress of reading a file into a frontier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Loading {
-    /// No chunk was read: the frontier is new.
+    /// No chunk was read, because the frontier is new.
     #[default]
     None,
-    /// Checksum of the chunk that was read last; more follow.
+    /// Checksum of the chunk that was read last. More chunks follow.
     After(u64),
     /// All chunks were read, or the frontier was changed after loading.
     Ended,
@@ -87,7 +87,7 @@ impl Packed {
     /// Applies a log of changes. `carrier` moves elements to and from plain keys.
     ///
     /// # Errors
-    /// Describes the fault in the log; the entries before it are applied.
+    /// Returns a description of the error in the log. The entries before the error remain applied.
     pub fn apply(&mut self, log: &[u8], carrier: Option<&mut dyn Carrier>) -> Result<(), String> {
         self.loading = Loading::Ended;
         self.forget_agendas();
@@ -135,7 +135,8 @@ impl Packed {
         Ok(())
     }
 
-    /// Adds groups to their ordered sets, in order, which is faster than one by one.
+    /// Adds groups to their ordered sets in sorted order, which is faster than adding them in any
+    /// order.
     fn place_all(&mut self, unplaced: &mut Unplaced) {
         for (set, unplaced) in unplaced.iter_mut().enumerate() {
             let groups = &self.groups;
@@ -433,8 +434,8 @@ impl Packed {
         self.rest(log, true, each);
     }
 
-    /// Writes the order of the ready groups, the small parts, and the records of known URLs; with `singly`,
-    /// one entry for each URL.
+    /// Writes the order of the ready groups, the small parts, and the records of known URLs. With `singly`,
+    /// writes one entry for each URL.
     fn rest(&self, log: &mut Log, singly: bool, each: &mut dyn FnMut(&mut Log)) {
         self.ready
             .range(0, self.ready.len() as usize, &mut |_, slot| {
@@ -523,8 +524,8 @@ impl Packed {
                 None => {}
             }
         }
-        // Write these groups after all others that refer to executions by number, because loading such a
-        // group may add and remove references to the numbers of its executions.
+        // Write these groups after all groups that refer to executions by number, because loading them
+        // may add and remove references to the numbers of their executions.
         for slot in crowds {
             if let Some(stock) = self.groups.saved_apart(slot) {
                 save_apart(self.groups.id(slot), stock, part, &mut log, &mut each);
@@ -538,8 +539,8 @@ impl Packed {
     /// Adds the contents of the next chunk. The first chunk must be loaded into a new frontier.
     ///
     /// # Errors
-    /// Describes the fault in the chunk. A chunk that does not follow the previous chunk changes nothing; any
-    /// other error empties the frontier.
+    /// Returns a description of the error in the chunk. If the chunk does not follow the previous chunk,
+    /// nothing changes; any other error empties the frontier.
     pub fn load(&mut self, chunk: &[u8]) -> Result<(), String> {
         let opened = ENVELOPE.open(chunk)?;
         let before = match self.loading {
@@ -619,7 +620,8 @@ mod tests {
         chunks
     }
 
-    /// Creates groups with one, a few and very many URIs of several executions, and with leases.
+    /// Creates groups with one URI, a few URIs and a large number of URIs of several executions,
+    /// and with leases.
     fn filled() -> Packed {
         let mut packed = Packed::default();
         for (group, uris) in [("one", 1), ("few", 9_usize), ("many", 6_000)] {
@@ -753,7 +755,7 @@ mod tests {
         loaded.verify();
     }
 
-    /// Returns the frontier in some chunks.
+    /// Loads a frontier from these chunks.
     fn load(chunks: &[Vec<u8>]) -> Result<Packed, String> {
         let mut loaded = Packed::default();
         let all = chunks.iter().try_for_each(|chunk| loaded.load(chunk));

@@ -11,7 +11,7 @@ pub(super) struct Sorted {
     order: BTreeSet<(u64, Bytes)>,
 }
 
-/// Maps a score, which is never negative, to bits in the same order.
+/// Maps a score, which is never negative, to an integer with the same order.
 fn bits(score: f64) -> u64 {
     (score + 0.0).to_bits()
 }
@@ -38,7 +38,7 @@ impl Sorted {
         self.order.remove(&(bits, member))
     }
 
-    /// Iterates over the members from the lowest score up.
+    /// Iterates over the members in ascending order of scores.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], f64)> {
         let order = self.order.iter();
         order.map(|(bits, member)| (&**member, f64::from_bits(*bits)))
@@ -101,7 +101,7 @@ pub(super) struct Small {
 }
 
 impl Small {
-    /// Deletes a part; returns true if it existed.
+    /// Deletes a part. Returns true if the part existed.
     pub fn delete(&mut self, name: &[u8]) -> bool {
         let hash = self.hashes.remove(name).is_some();
         let sorted = self.sorted.remove(name).is_some();
@@ -109,13 +109,13 @@ impl Small {
         hash || sorted || list || self.numbers.remove(name).is_some()
     }
 
-    /// Sets a field of a hash; returns true if it is new.
+    /// Sets a field of a hash. Returns true if the field is new.
     pub fn set(&mut self, name: &[u8], field: &[u8], value: &[u8]) -> bool {
         let hash = self.hashes.entry(name.into()).or_default();
         hash.insert(field.into(), value.into()).is_none()
     }
 
-    /// Deletes a field of a hash; returns true if it existed.
+    /// Deletes a field of a hash. Returns true if the field existed.
     pub fn unset(&mut self, name: &[u8], field: &[u8]) -> bool {
         let Some(hash) = self.hashes.get_mut(name) else {
             return false;
@@ -133,7 +133,7 @@ impl Small {
         sorted.add(member, score);
     }
 
-    /// Removes a member; returns true if it existed.
+    /// Removes a member. Returns true if the member existed.
     pub fn unscore(&mut self, name: &[u8], member: &[u8]) -> bool {
         let Some(sorted) = self.sorted.get_mut(name) else {
             return false;
@@ -145,7 +145,7 @@ impl Small {
         existed
     }
 
-    /// Appends an element to a list; returns the new length.
+    /// Appends an element to a list. Returns the new length.
     pub fn append(&mut self, name: &[u8], element: &[u8]) -> u64 {
         let list = self.lists.entry(name.into()).or_default();
         list.push(element);

@@ -1,21 +1,22 @@
-//! Compression of the URIs of a group.
+//! Compression of the URIs of a group. The encoding of a group determines how they are compressed;
+//! identifiers call it a "spelling".
 
 use crawlspace_compact::number::{self, Malformed, Reader};
 use smallvec::SmallVec;
 
 use crate::texts::{self, Texts};
 
-/// Determines how the URIs of one group are compressed: the number of a symbol table, and the scheme and
-/// host that most of them begin with.
+/// The encoding of the URIs of one group: the number of a symbol table, and the scheme and host with
+/// which most of the URIs begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::chg) struct Spelling {
     table: u16,
-    /// Index in [`SCHEMES`] of the beginning of the host.
+    /// Index in [`SCHEMES`] of the string with which the host begins.
     scheme: u8,
     name: Name,
 }
 
-/// The host after its scheme.
+/// The part of the host after its scheme.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Name {
     /// The id of the group.
@@ -23,7 +24,7 @@ enum Name {
     Other(SmallVec<[u8; 32]>),
 }
 
-/// Beginnings of hosts. The longest matching beginning is split off.
+/// Strings with which hosts may begin. The longest match is split off.
 const SCHEMES: [&[u8]; 5] = [
     b"",
     b"http://",
@@ -41,8 +42,9 @@ const WITH_HOST: u8 = 0;
 const OTHER: u8 = 1;
 
 impl Spelling {
-    /// Creates the spelling of a group with that id, to which a URI is about to be added. Counts the group as
-    /// an owner of the symbol table, so the caller must finally call [`Texts::retire`] with this table.
+    /// Creates the encoding of a group with that id, to which a URI is about to be added. The group is
+    /// counted as an owner of the symbol table, so the caller must finally call [`Texts::retire`] with this
+    /// table.
     pub fn new(texts: &mut Texts, id: &[u8], first_uri: &[u8]) -> Spelling {
         let host = texts::host_of(first_uri);
         let host = if host.len() <= HOST_BYTES { host } else { b"" };
@@ -65,7 +67,7 @@ impl Spelling {
         }
     }
 
-    /// Returns the spelling with another symbol table.
+    /// Returns the same encoding with a different symbol table.
     pub fn with_table(&self, table: u16) -> Spelling {
         Spelling {
             table,
@@ -101,8 +103,9 @@ impl Spelling {
         texts.learn(self.split(id, uri).1);
     }
 
-    /// Appends the compressed URI: at most one byte more than the URI, and never empty. With the same
-    /// spelling and id, equal URIs give equal bytes and different URIs give different bytes.
+    /// Appends the compressed URI, which is never empty and at most one byte longer than the URI.
+    /// With the same encoding and id, two compressed URIs are equal if and only if the URIs are
+    /// equal.
     pub fn shorten(&self, texts: &mut Texts, id: &[u8], uri: &[u8], out: &mut Vec<u8>) {
         let (mark, rest) = self.split(id, uri);
         texts.compress(self.table, mark, rest, out);
@@ -118,8 +121,8 @@ impl Spelling {
         texts.expand(self.table, bytes, out);
     }
 
-    /// Appends the spelling. It takes one or two bytes if the host consists of an optional scheme or
-    /// `www.` and the id of the group.
+    /// Appends the serialized encoding. It takes one or two bytes if the host consists of an
+    /// optional scheme or `www.` and the id of the group.
     pub fn write(&self, out: &mut Vec<u8>) {
         let is_other = matches!(self.name, Name::Other(_));
         let host = u64::from(self.scheme) * 2 + u64::from(is_other);
@@ -129,10 +132,10 @@ impl Spelling {
         }
     }
 
-    /// Reads a spelling, and returns its length in bytes.
+    /// Reads a serialized encoding, and returns its length in bytes.
     ///
     /// # Errors
-    /// Fails if the bytes do not begin with a spelling.
+    /// Fails if the bytes do not begin with a serialized encoding.
     pub fn read(bytes: &[u8]) -> Result<(Spelling, usize), Malformed> {
         let mut reader = Reader::new(bytes);
         let number = reader.number()?;
@@ -271,7 +274,7 @@ mod tests {
         z ^ (z >> 31)
     }
 
-    /// Returns a URI of the benchmarks of the frontier.
+    /// Returns a URI like those in the benchmarks of the frontier.
     fn article(group: u64, i: u64) -> String {
         let bits_of = bits(group * 1_000_003 + i);
         let section = ["news", "culture", "archive", "politics"][(bits_of >> 60 & 3) as usize];
@@ -311,7 +314,7 @@ mod tests {
         )
     }
 
-    /// Returns a URI with words and a query, as shops and forums have them.
+    /// Returns a URI with words and a query, like the URIs of shops and forums.
     fn query(group: u64, i: u64) -> String {
         const WORDS: [&str; 16] = [
             "garden", "chair", "table", "outdoor", "wooden", "blue", "winter", "jacket", "shoes",

@@ -9,13 +9,13 @@ use super::keys::Packed;
 /// A queued or leased URL: its execution, the URL or its key, its failed attempts, and its state.
 type Standing = (Vec<u8>, Vec<u8>, u32, State);
 
-/// A queued or leased URL without the right record.
+/// A queued or leased URL whose record is missing or wrong.
 pub struct Unknown {
     /// The execution in whose queue the URL is.
     pub execution: Vec<u8>,
     /// The URL, or its key.
     pub url: Vec<u8>,
-    /// The state in the record of the URL; `None` without a record.
+    /// The state in the record of the URL; `None` if there is no record.
     pub found: Option<State>,
     /// The correct state.
     pub state: State,
@@ -35,9 +35,9 @@ enum Wrong {
     Lone,
     /// The URL is queued or leased.
     Needless(Known),
-    /// There is no text, or it is the text of another URL.
+    /// The text is missing, or it is the text of a different URL.
     Lost,
-    /// The text names another group, this one, than the record.
+    /// The group in the text (contained here) differs from the group in the record.
     Group(Known, Vec<u8>),
 }
 
@@ -155,8 +155,8 @@ impl Packed {
         (unknown.collect(), next)
     }
 
-    /// Corrects the record of a URL. Forgets records of the URL under its other fingerprints, which were stored while
-    /// another URL used an earlier fingerprint.
+    /// Corrects the record of a URL. Forgets records of the URL under its other fingerprints. Such a record was
+    /// stored while another URL used an earlier fingerprint.
     pub fn record_url(&mut self, unknown: Unknown) {
         let Some((member, space)) = self.known.of(&unknown.execution) else {
             return;
@@ -176,7 +176,7 @@ impl Packed {
         self.put_url(&name, &unknown.print, record);
     }
 
-    /// Returns the executions that share a space with one of the given ones.
+    /// Returns the executions that share a space with one of the given executions.
     pub fn neighbours(&self, executions: &BTreeSet<Box<[u8]>>) -> BTreeSet<Box<[u8]>> {
         let members = executions
             .iter()
@@ -187,8 +187,8 @@ impl Packed {
         sharing.map(|(execution, _)| execution.into()).collect()
     }
 
-    /// Visits the records of queued and leased URLs on a page of an execution's space: the hash of the group, and the
-    /// fingerprint. Returns the position of the next page.
+    /// Visits the records of queued and leased URLs on a page of an execution's space. Passes the hash of the group
+    /// and the fingerprint. Returns the position of the next page.
     pub fn records_with_text(
         &self,
         execution: &[u8],
@@ -205,14 +205,14 @@ impl Packed {
         next
     }
 
-    /// Returns the ids of the groups with a hash.
+    /// Returns the ids of the groups with this hash.
     pub fn ids_with_hash(&self, hash: u32) -> Vec<Vec<u8>> {
         let slots = self.groups.with_hash(hash);
         slots.map(|slot| self.groups.id(slot).to_vec()).collect()
     }
 
-    /// Removes the fingerprints of the URLs on a page of a group from a set, and returns the position of the next page.
-    /// The first page includes the leased URLs.
+    /// Removes from a set the fingerprints of the URLs on a page of a group. Returns the position of the next page. The
+    /// first page includes the leased URLs.
     pub fn remove_prints(
         &self,
         id: &[u8],

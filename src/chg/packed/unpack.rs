@@ -18,7 +18,8 @@ impl<K: Store> Plain<'_, K> {
         };
         let hash = self.key(GROUP.before, id);
         let uris = self.key(URIS.before, id);
-        // Delete keys that another program created under these names: the group is packed.
+        // Another program may have created keys under these names. Delete them, because the group
+        // is packed.
         self.ks.delete(&hash)?;
         self.ks.delete(&uris)?;
         packed.groups.look(slot, |open| {
@@ -36,8 +37,8 @@ impl<K: Store> Plain<'_, K> {
         Ok(())
     }
 
-    /// Adds a group with many executions to the lists of some of them, before it leaves. Returns the number of the
-    /// execution to continue from; 0 at the end.
+    /// Before a group with many executions leaves, adds the group to the lists of some of these executions.
+    /// Returns the number of the execution at which to continue; 0 at the end.
     pub(super) fn list(&mut self, packed: &Packed, id: &[u8], from: u64) -> Result<u64> {
         let Some(slot) = packed.groups.find(id) else {
             return Ok(0);

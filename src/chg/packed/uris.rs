@@ -19,8 +19,9 @@ use super::name::Name;
 use super::spelling::Spelling;
 use crate::texts::Texts;
 
-/// Numbers of URIs at which a group gets the newest symbol table. The first groups of a frontier are created before
-/// tables are trained. Compressing more URIs at once would take too long. Lower in tests.
+/// Numbers of URIs at which a group is switched to the newest symbol table, because the first groups of a frontier
+/// are created before tables are trained. Compressing more URIs at once would take too long. The numbers are lower
+/// in tests.
 const RESPELLED: RangeInclusive<u64> = if cfg!(test) { 1..=128 } else { 16..=128 };
 
 /// Numbers of executions.
@@ -45,7 +46,8 @@ pub(super) fn number_of(stored: &[u8]) -> u32 {
     Reader::new(stored).number().unwrap_or_default() as u32
 }
 
-/// Returns the numbers of the executions of a group; none if it stores them by name.
+/// Returns the numbers of the executions of a group. Returns an empty list if the group stores its
+/// executions by name.
 pub(super) fn numbers(stock: &Stock) -> Numbers {
     if stock.is_crowd {
         return Numbers::new();
@@ -53,7 +55,8 @@ pub(super) fn numbers(stock: &Stock) -> Numbers {
     stock.uris.ids().map(number_of).collect()
 }
 
-/// Holds the executions of the URIs that are not among the executions before the change, which are sorted.
+/// Increments the reference counts of the executions that a change has added. `before` contains the
+/// executions before the change, sorted.
 pub(super) fn hold_added(executions: &mut Executions, stock: &Stock, before: &[u32]) {
     for number in numbers(stock) {
         if before.binary_search(&number).is_err() {
@@ -62,7 +65,8 @@ pub(super) fn hold_added(executions: &mut Executions, stock: &Stock, before: &[u
     }
 }
 
-/// The stored form of the URIs of a group: numbers of executions (names if there are many), and compressed URIs.
+/// The stored form of the URIs of a group: the numbers of executions (or their names, if there are many
+/// executions), and compressed URIs.
 struct Spelled<'a> {
     executions: &'a Executions,
     texts: &'a RefCell<Texts>,
@@ -87,8 +91,8 @@ impl Words for Spelled<'_> {
     }
 
     fn uri<'a>(&'a self, stored: &'a [u8]) -> Cow<'a, [u8]> {
-        // A text usually compresses to about a third of its length, and needs some room while it is
-        // expanded. For a text that compresses better, the buffer grows once more.
+        // A URI usually compresses to about a third of its length, and needs some additional space
+        // while it is expanded. For a URI that compresses better, the buffer grows once more.
         let mut uri = Vec::with_capacity(4 * stored.len() + 160);
         let spelling = &self.stock.spelling;
         spelling.expand(&self.texts.borrow(), self.id, stored, &mut uri);
@@ -121,7 +125,7 @@ fn read_in<T>(
 }
 
 impl Packed {
-    /// Calls `read` with the URIs of a group; returns `None` if there are none.
+    /// Calls `read` with the URIs of a group. Returns `None` if there are no URIs.
     pub fn uris<T>(&mut self, key: &Name, read: impl FnOnce(&Kept<'_>) -> T) -> Option<T> {
         let slot = self.groups.find(key.id())?;
         let words = (&self.executions, &self.texts);
@@ -151,7 +155,8 @@ impl Packed {
         self.change_uris_of(key.id(), op, None, look)
     }
 
-    /// Queues a URL whose record was just found. `extra` contains the additions to its record.
+    /// Queues a URL whose record was just looked up. `extra` contains the additional data of the
+    /// URL.
     pub fn add_url(&mut self, id: &[u8], add: &Op<'_>, found: Found, extra: Extra<'_>) -> Changed {
         let (changed, _) = self.change_uris_of(id, add, Some(found), |_| ());
         if let (Changed::Added, Op::Add { execution, .. }) = (changed, add)
@@ -187,7 +192,8 @@ impl Packed {
         (changed, seen)
     }
 
-    /// Returns the execution of the lease that a change begins or ends; empty if it does neither.
+    /// Returns the execution of the lease that a change begins or ends. Returns an empty name if
+    /// the change does neither.
     pub(super) fn lease_of(&mut self, id: &[u8], op: &Op<'_>) -> ExecutionName {
         let token = match *op {
             Op::Take { execution, .. } => return ExecutionName::from_slice(execution),
@@ -239,7 +245,8 @@ impl Packed {
             self.note(Some(slot), id, op, found)
         };
         let stock = self.groups.stock(slot).expect("it was looked at");
-        // An execution is held once for each group that has it, unless the group stores names.
+        // The reference count of an execution includes each group that has the execution, unless
+        // the group stores names.
         let is_crowd = stock.is_crowd;
         let mut left = Numbers::new();
         let gone = &mut |stored: &[u8]| {
@@ -380,7 +387,8 @@ impl Packed {
         self.groups.add_stock(slot, stock);
     }
 
-    /// Stores the executions of a group by name if they have become many, and by number if they are few again.
+    /// Stores the executions of a group by name if there are now many of them, and by number if there are few
+    /// again.
     pub(super) fn name_executions(&mut self, slot: u32) {
         let Some(stock) = self.groups.stock(slot) else {
             return;

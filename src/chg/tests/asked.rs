@@ -1,5 +1,5 @@
-//! Random histories in which clients request URIs of one execution. A search must find a group whenever a
-//! scan of all groups finds one, and must not lease the group earlier than the rules allow.
+//! Runs random histories in which clients request URIs of one execution. A search must find a group
+//! whenever a scan of all groups finds one, and must not lease the group earlier than the rules allow.
 
 use super::super::next::Search;
 use super::*;
@@ -11,9 +11,9 @@ enum Act {
     NextFor {
         execution: usize,
         count: usize,
-        /// Expired leases are ended first.
+        /// True if expired leases are ended first.
         ends: bool,
-        /// The search gets only short slices of time.
+        /// True if the search only gets short slices of time.
         slices: bool,
     },
     /// Compares the agenda of an execution with a scan of all groups.
@@ -242,7 +242,7 @@ fn a_search_looks_at_no_group_of_others() {
     released.unwrap();
     let (leases, again) = looked_at(&mut world, EXECUTIONS[1]);
     assert_eq!((leases.len(), again), (0, 0));
-    // 499 groups of the other execution are due, and the alarm does not ring for them.
+    // 499 groups of the other execution are due, but the alarm must not ring for them.
     let World { ks, frontier, .. } = &mut world;
     assert_eq!(frontier.wake_for(ks, EXECUTIONS[1]), Ok(Some(now + 5000)));
     let for_any = frontier.wake_at(ks, now).unwrap();

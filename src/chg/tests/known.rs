@@ -1,5 +1,6 @@
-//! Random histories of executions that remember their URLs: a URL is queued or leased at most once, it is
-//! never queued again unless a client requests this, and the records agree with the queues at every moment.
+//! Runs random histories of executions that remember their URLs. Checks that a URL is queued or leased at
+//! most once, that it is not queued again unless a client requests this, and that the records always agree
+//! with the queues.
 
 use std::collections::BTreeSet;
 
@@ -102,7 +103,7 @@ fn url(uri: u8) -> Vec<u8> {
 /// others share a space.
 struct Memory {
     world: World<PackedMemory>,
-    /// URLs that were done, by execution, and that no client asked to fetch again.
+    /// URLs that are done, by execution, excluding URLs that a client asked to fetch again.
     done: BTreeSet<(usize, u8)>,
 }
 
@@ -438,7 +439,7 @@ impl Memory {
         reached
     }
 
-    /// Checks that no lease has a URL of an execution that has reached its limit.
+    /// Checks that no lease contains a URL of an execution that has reached its limit.
     fn check_granted(&self, reached: &BTreeSet<(Vec<u8>, Vec<u8>)>, from: usize) {
         for lease in &self.world.granted[from..] {
             if let Some(execution) = &lease.execution {
@@ -641,7 +642,8 @@ proptest! {
     }
 }
 
-/// A wrong record of another execution in the same space hides the place of a URL, whose record is then at another one.
+/// A wrong record of another execution in the same space occupies the fingerprint of a URL, so the record of the URL is
+/// under another fingerprint.
 #[test]
 fn a_record_behind_a_wrong_one_is_mended_in_one_pass() {
     let mut memory = Memory::new();
@@ -694,7 +696,7 @@ fn wrong_texts_are_found_and_mended() {
         })
     };
     let damages = [
-        // The text is missing, is that of another URL, or names another group.
+        // The text is missing, belongs to another URL, or contains another group.
         (0, None, None),
         (1, text(0, b"http://other/"), None),
         (2, text(1, &url(2)), Some("done")),

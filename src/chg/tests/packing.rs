@@ -1,4 +1,4 @@
-//! Random histories of a frontier whose storage is converted between the commands. Conversions may
+//! Runs random histories of a frontier whose storage is converted between commands. Conversions may
 //! be interrupted after any number of steps. Every reply, and the plain keys at the end, must equal
 //! those of a plain frontier.
 

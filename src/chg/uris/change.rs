@@ -62,7 +62,7 @@ impl Uris {
         let mut record = record;
         self.next = self.next.max(record.place.seq + 1);
         while !self.queue.insert(record) {
-            // Only in a forged value can two URIs have the same position.
+            // Two URIs can have the same position only in a forged value.
             record.place.seq = (record.place.seq + 1) % MAX_NUMBER;
             self.next = self.next.max(record.place.seq + 1);
         }

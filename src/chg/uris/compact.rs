@@ -1,5 +1,5 @@
-//! A compact form of a few URIs, which saves memory: a group with one queued URI takes about a
-//! dozen bytes in addition to the URI.
+//! A compact form for groups with few URIs, which saves memory: a group with one queued URI takes
+//! about a dozen bytes in addition to the URI.
 //!
 //! Times are relative to a base, usually the due time of the group. The records are copied
 //! unchanged, except for the due time of the first record.
@@ -46,8 +46,8 @@ fn time(time: Millis) -> Result<Millis, Malformed> {
 }
 
 impl Uris {
-    /// Appends the compact form. Returns false if there are too many URIs or executions; `out` then
-    /// has arbitrary bytes at its end.
+    /// Appends the compact form. Returns false if there are too many URIs or executions; in this
+    /// case, the bytes appended to `out` are arbitrary.
     pub(in crate::chg) fn pack(&self, base: Millis, most: usize, out: &mut Vec<u8>) -> bool {
         let (Some(page), Some(executions)) = (self.queue.only_page(), self.executions.few()) else {
             return false;

@@ -36,10 +36,10 @@ pub const ENVELOPE: Envelope = Envelope {
     version: 2,
 };
 
-/// Maximum expansion of a chunk: the number of bytes of full URIs per byte of the chunk, up to the
-/// end of any record. A URI is written without the prefix that it shares with the previous one, so
-/// without this limit a few bytes could expand to a very large value. A URI that would exceed the
-/// limit is written in full.
+/// Maximum expansion of a chunk: the number of bytes of full URIs per byte of the chunk, measured
+/// at the end of each record. A URI is written without the prefix that it shares with the previous
+/// URI. Without this limit, a few bytes could therefore expand to a very large value. A URI that
+/// would exceed the limit is written in full.
 const STOOD_FOR: usize = 16;
 
 /// The stored form of an execution or URI.
@@ -163,7 +163,7 @@ pub(super) fn check(chunk: &[u8]) -> Result<(), String> {
     Chunk::read(chunk).map(drop)
 }
 
-/// Returns the first queued URI of a chunk; without queued URIs, the first leased URI.
+/// Returns the first queued URI of a chunk or, without queued URIs, the first leased URI.
 ///
 /// # Errors
 /// Fails if the chunk is malformed.
@@ -289,7 +289,8 @@ impl Uris {
         self.encode_in(&Verbatim, chunk_bytes, each);
     }
 
-    /// Serializes a value whose executions and URIs have another stored form, and translates them.
+    /// Serializes a value whose executions and URIs are in a different stored form, and translates
+    /// them.
     pub(in crate::chg) fn encode_in(
         &self,
         words: &dyn Words,
@@ -316,7 +317,7 @@ impl Uris {
             encoder.record(record);
             true
         });
-        // Write executions without URIs last, because then the loaded value is not empty any more.
+        // Write executions without URIs last: when they are loaded, the value is no longer empty.
         // Executions without URIs are kept only until the clock reaches their pass.
         for execution in self.executions.iter().filter(|e| e.is_idle()) {
             encoder.name(execution);
@@ -328,7 +329,8 @@ impl Uris {
     }
 
     /// Adds the contents of a chunk. Returns the number of added URIs, including leased ones. Skips
-    /// URIs that exist already. An error describes the problem, and leaves the value unchanged.
+    /// URIs that exist already. After an error, which describes the problem, the value is
+    /// unchanged.
     pub(crate) fn load(&mut self, chunk: &[u8]) -> Result<u64, String> {
         self.load_in(&mut |id| id.into(), &mut |uri| uri.into(), chunk)
     }
@@ -362,10 +364,11 @@ impl Uris {
     }
 
     /// Adds the contents of a chunk with URIs in their stored form, which must come after all queued URIs of
-    /// this value. `stored_id` returns the stored form of an execution; `None` if the execution is not known.
+    /// this value. `stored_id` returns the stored form of an execution, or `None` if the execution is
+    /// unknown.
     ///
     /// # Errors
-    /// Describes the fault in the chunk, a part of which may have been added.
+    /// Returns a description of the error in the chunk. A part of the chunk may have been added.
     pub(in crate::chg) fn load_stored(
         &mut self,
         stored_id: &mut dyn FnMut(&[u8]) -> Option<Bytes>,
@@ -396,7 +399,7 @@ impl Uris {
         }
     }
 
-    /// Adds the executions, in their stored form, and the leases of a chunk; returns the numbers that the
+    /// Adds the executions of a chunk, in their stored form, and its leases. Returns the numbers that the
     /// executions have in this value.
     fn load_head(
         &mut self,

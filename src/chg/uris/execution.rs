@@ -45,8 +45,8 @@ impl Execution {
 
 /// Returns a short hash of an execution id, which is the same on every machine.
 pub(super) fn mark(id: &[u8]) -> u32 {
-    // FNV-1a is the same on all machines, and fast for short inputs. An attacker who finds two ids
-    // with the same hash only causes an additional comparison of bytes.
+    // FNV-1a is the same on all machines, and fast for short inputs. If an attacker finds two ids
+    // with the same hash, the only effect is an additional comparison of bytes.
     id.iter().fold(0x811c_9dc5, |hash, &byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
     })

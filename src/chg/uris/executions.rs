@@ -1,6 +1,6 @@
 //! The executions of a group, found by number and by name. Most groups have only one or a few
 //! executions, which are stored in a short list. A group with many executions has an index for each
-//! order, so that no operation on all of them takes quadratic time.
+//! order, so that no operation on all executions takes quadratic time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use crawlspace_compact::keyed;
 use super::encoding::Bytes;
 use super::execution::{Execution, mark};
 
-/// Maximum length of a list. Smaller in tests, so that they cover both forms.
+/// Maximum length of such a list. The length is smaller in tests, so that tests cover both forms.
 const FEW: usize = if cfg!(test) { 2 } else { 64 };
 
 /// A function that is called with the name of each execution that is removed from a group.
@@ -26,7 +26,8 @@ pub(super) enum All {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Many {
     by_number: BTreeMap<u64, Execution>,
-    /// Hash of the name, and the number. The hash has a key, which differs between processes.
+    /// Hash of the name, and the number of the execution. The key of the hash function differs
+    /// between processes.
     by_name: BTreeSet<(u64, u64)>,
     /// Pass and number of each idle execution. Also includes some executions that are not idle any
     /// more.

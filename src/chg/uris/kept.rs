@@ -1,7 +1,7 @@
 //! The URIs of a group, in the form that the rules use.
 //!
 //! In a packed frontier, [`Uris`] contains numbers of executions and compressed URIs. This module
-//! translates both to the names and URIs that clients use.
+//! translates them to the names and URIs that clients use.
 
 use std::borrow::Cow;
 
@@ -12,9 +12,9 @@ use crate::chg::time::Millis;
 pub trait Words {
     /// Returns the name of an execution.
     fn execution<'a>(&'a self, stored: &'a [u8]) -> &'a [u8];
-    /// Returns the stored form of an execution; `None` if it is unknown.
+    /// Returns the stored form of an execution, or `None` if the execution is unknown.
     fn stored<'a>(&'a self, execution: &'a [u8]) -> Option<Cow<'a, [u8]>>;
-    /// Returns the URI of a stored form.
+    /// Returns the URI that a stored form represents.
     fn uri<'a>(&'a self, stored: &'a [u8]) -> Cow<'a, [u8]>;
     /// Returns the stored form of a URI.
     fn stored_uri<'a>(&'a self, uri: &'a [u8]) -> Cow<'a, [u8]>;
@@ -54,7 +54,7 @@ impl<'a> Kept<'a> {
         Kept::new(uris, &Verbatim)
     }
 
-    /// Creates a view of URIs that are stored in another form.
+    /// Creates a view of URIs that are stored in a different form.
     pub fn new(uris: &'a Uris, words: &'a dyn Words) -> Kept<'a> {
         Kept { uris, words }
     }

@@ -1,7 +1,8 @@
 //! The URIs that the frontier stores for one crawl host group.
 //!
-//! [`Uris`] is a value that changes only through [`Op`]s. [`Op`]s are replicated unchanged, and do
-//! not read a clock. `queue` contains the queued URIs, and `share` selects the next execution.
+//! [`Uris`] is a value that is only changed by applying [`Op`]s. [`Op`]s are replicated unchanged,
+//! and do not depend on a clock. `queue` contains the queued URIs, and `share` selects the next
+//! execution.
 //!
 //! Total memory for URLs of 91 bytes that share only their host: a group takes about 240 bytes,
 //! plus 110 for its first URI. With ten URIs, each URI takes 88 to 100 bytes; with a hundred or a
@@ -74,7 +75,7 @@ pub struct Leased<'a> {
     pub depth: u32,
     /// Due time of the URI.
     pub due: Millis,
-    /// True if the execution was dropped during the lease, so that the URI is not counted any more.
+    /// True if the execution was dropped during the lease. The URI is then not counted any more.
     pub dropped: bool,
 }
 
@@ -145,7 +146,8 @@ impl Uris {
             .map_or(0, |e| e.queued + u64::from(e.leased))
     }
 
-    /// Returns the due time of the first queued URI of an execution, and true if a counted URI of it is leased.
+    /// Returns the due time of the first queued URI of an execution, and true if a counted URI of the execution
+    /// is leased.
     pub fn due_for(&self, execution: &[u8]) -> (Option<Millis>, bool) {
         let found = self.executions.find(execution);
         found.map_or((None, false), |e| {
@@ -153,7 +155,7 @@ impl Uris {
         })
     }
 
-    /// Returns the next execution among those that are not `paused` and have a URI that is due.
+    /// Returns the next execution among the executions that are not `paused` and have a due URI.
     /// Selects executions in proportion to their weights. If several executions have the same pass,
     /// selects the execution that appeared first.
     pub fn pick(&self, now: Millis, paused: &dyn Fn(&[u8]) -> bool) -> Option<&[u8]> {
@@ -233,8 +235,8 @@ impl Uris {
         self.page(Position::default(), limit).0
     }
 
-    /// Returns up to `limit` queued URIs in order, starting at a position, and the position to
-    /// continue from. If the URIs are long, returns fewer URIs, but at least one.
+    /// Returns up to `limit` queued URIs in order, starting at a position, and the position at
+    /// which to continue. If the URIs are long, returns fewer URIs, but at least one.
     pub fn page(&self, from: Position, limit: usize) -> (Vec<Queued>, Option<Position>) {
         let mut page = Vec::new();
         let mut bytes = 0;
@@ -260,8 +262,8 @@ impl Uris {
         (page, next)
     }
 
-    /// Returns true if an execution has a URI, queued or leased, so that adding the URI changes
-    /// nothing.
+    /// Returns true if a URI is already queued or leased for an execution. Adding the URI then
+    /// changes nothing.
     pub fn contains(&self, execution: &[u8], uri: &[u8]) -> bool {
         let execution = self.executions.find(execution);
         execution.is_some_and(|execution| self.knows(execution.number, uri))
@@ -298,7 +300,7 @@ impl Uris {
         uris
     }
 
-    /// Returns true if an execution has a URI, queued or leased.
+    /// Returns true if a URI is queued or leased for an execution.
     fn knows(&self, execution: u64, uri: &[u8]) -> bool {
         let leased = self.leases.iter().any(|lease| {
             !lease.dropped && lease.place.execution == execution && *lease.uri == *uri
@@ -330,7 +332,7 @@ impl Uris {
             + leased
     }
 
-    /// Moves a part of the memory to reduce fragmentation, starting at a cursor; returns the next cursor, 0
+    /// Moves a part of the memory to reduce fragmentation, starting at a cursor. Returns the next cursor; 0
     /// at the end.
     pub fn defrag(&mut self, cursor: u64, mover: &mut Mover<'_>) -> u64 {
         if cursor == 0 {
@@ -380,13 +382,13 @@ impl Uris {
         self.apply_to(op, false, gone)
     }
 
-    /// Applies a change as [`Uris::apply_noting`] does. With `is_new`, does not search a URI that is
-    /// added: the caller knows that the execution does not have the URI.
+    /// Applies a change as [`Uris::apply_noting`] does. With `is_new`, does not check whether an
+    /// added URI is already present: the caller knows that the execution does not have the URI.
     pub(super) fn apply_to(&mut self, op: &Op<'_>, is_new: bool, gone: Gone<'_>) -> Changed {
         if self.is_empty() {
-            // Reset the empty value, so that the result is the same as if the key was deleted in
-            // between. The remaining executions are freed with the key, in the background if there
-            // are many.
+            // Reset the empty value, so that the result is the same as if the key had been deleted
+            // in the meantime. The remaining executions are freed together with the key, in the
+            // background if there are many of them.
             self.ids().for_each(&mut *gone);
             *self = Uris::default();
         }

@@ -12,7 +12,7 @@ use super::encoding;
 /// A change of the URIs of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op<'a> {
-    /// Queues a URI, unless the execution has it already (queued or leased).
+    /// Queues a URI, unless the URI is already queued or leased for the execution.
     Add {
         /// The crawl execution.
         execution: &'a [u8],
@@ -30,14 +30,14 @@ pub enum Op<'a> {
     /// Leases the next due URI of an execution: the URI with the lowest depth, then the earliest
     /// due time, then the lowest insertion order.
     Take {
-        /// Token of the lease, which may have URIs of this execution already.
+        /// Token of the lease. The lease may already have URIs of this execution.
         token: u64,
         /// The crawl execution.
         execution: &'a [u8],
         /// The current time.
         now: Millis,
     },
-    /// Removes the first URI of a lease after its fetch was successful.
+    /// Removes the first URI of a lease after the URI was fetched successfully.
     Done {
         /// Token of the lease.
         token: u64,
@@ -68,8 +68,8 @@ pub enum Op<'a> {
         /// The URI.
         uri: &'a [u8],
     },
-    /// Ends a queued or leased URI: removes a queued URI from the queue, or drops a leased URI from its
-    /// lease, which remains.
+    /// Ends a queued or leased URI: removes a queued URI from the queue, or removes a leased URI from
+    /// its lease. The lease remains.
     End {
         /// The crawl execution.
         execution: &'a [u8],
@@ -78,8 +78,8 @@ pub enum Op<'a> {
         /// Reason why the URI leaves the queue.
         end: End,
     },
-    /// Changes the due time of a URI, which has no failed attempts then. A leased URI returns to the queue; its lease
-    /// remains without it.
+    /// Changes the due time of a URI, and resets its number of failed attempts. A leased URI returns to the queue;
+    /// its lease remains, but does not contain the URI any more.
     Reschedule {
         /// The crawl execution.
         execution: &'a [u8],
@@ -95,7 +95,7 @@ pub enum Op<'a> {
     },
 }
 
-/// The reason why a URI leaves the queue for good.
+/// The reason why a URI permanently leaves the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct End {
     /// The URI was not fetched, because its leases expired too often.
@@ -105,7 +105,8 @@ pub struct End {
 }
 
 impl End {
-    /// Returns the value as a number: bit 0 if the URI was given up, the other bits the status plus 1.
+    /// Returns the value as a number: bit 0 is set if the URI was given up, and the other bits contain
+    /// the status plus 1.
     pub fn to_number(self) -> u64 {
         let status = self.status.map_or(0, |status| u64::from(status) + 1);
         status << 1 | u64::from(self.is_given_up)
@@ -124,12 +125,12 @@ impl End {
 /// The effect of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changed {
-    /// Nothing changed. For example, the execution had the URI already, no URI was due, or the
+    /// Nothing changed. For example, the execution already had the URI, no URI was due, or the
     /// lease did not exist.
     Nothing,
     /// The URI was queued.
     Added,
-    /// The execution had the URI already, and its weight changed.
+    /// The execution already had the URI, and the weight of the execution changed.
     Weighed,
     /// A URI was leased.
     Taken,
@@ -221,7 +222,7 @@ impl<'a> Op<'a> {
     /// Parses the result of [`Op::to_args`].
     ///
     /// # Errors
-    /// If the arguments are invalid, a description of the problem.
+    /// If the arguments are invalid, returns a description of the problem.
     pub fn parse(args: &[&'a [u8]]) -> Result<Op<'a>, String> {
         let Some((&name, args)) = args.split_first() else {
             return Err("a change is missing".to_string());

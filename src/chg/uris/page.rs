@@ -10,8 +10,8 @@ use super::queue::Spell;
 use super::record::{Heads, Position, Record, RecordHead, Records, append, append_rest, shared};
 use crate::chg::time::{Millis, unzigzag, zigzag};
 
-/// Maximum size of a page in bytes, except for a page with a single URI. With longer pages, a URI
-/// takes less memory, and a change takes more time.
+/// Maximum size of a page in bytes, except for a page with a single URI. With longer pages, each
+/// URI takes less memory, but each change takes more time.
 pub(super) const PAGE_BYTES: usize = 2048;
 
 /// Maximum size of a record without its URI, in bytes.
@@ -30,16 +30,18 @@ pub(super) struct Stands {
     run_goes_on: bool,
 }
 
-/// Rounds a size up to the next size class of jemalloc, so that growing rarely needs another block.
+/// Rounds a size up to the next size class of jemalloc, so that growing a page rarely needs a new
+/// block.
 fn rounded(bytes: usize) -> usize {
     let step = (bytes.next_power_of_two() / 8).max(16);
     bytes.next_multiple_of(step)
 }
 
-/// The bytes of records before a number, the number, and the bytes after it.
+/// The bytes of records before a number, the number, and the bytes after the number.
 type Around<'a> = (&'a [u8], u64, &'a [u8]);
 
-/// Splits records at the number that follows kind, execution and depth of the first record.
+/// Splits records at the number that follows the kind, the execution and the depth of the first
+/// record.
 fn split_first(bytes: &[u8]) -> Result<Option<Around<'_>>, Malformed> {
     if bytes.is_empty() {
         return Ok(None);
@@ -69,8 +71,8 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Skips the records before a position, and returns the next one. `common` is the number of bytes at the beginning
-/// that a URI has in common with the last record that was skipped.
+/// Skips the records before a position, and returns the next record. `common` is the length of the common prefix
+/// of `uri` and the URI of the last skipped record.
 fn seek<'a>(
     heads: &mut Heads<'a>,
     place: Position,
@@ -94,7 +96,8 @@ impl Page {
         Walk(Records::new(&self.0))
     }
 
-    /// Visits the heads of records until `each` returns false; returns the reader, before the record that `each` refused.
+    /// Visits the heads of records until `each` returns false. Returns the reader, positioned before the record for
+    /// which `each` returned false.
     fn skip<'a>(
         &'a self,
         mut each: impl FnMut(&RecordHead<'a>) -> bool,
@@ -109,8 +112,8 @@ impl Page {
         }
     }
 
-    /// Skips the records before a position. Returns the reader, the next record, and the number of bytes at the beginning
-    /// that a URI has in common with the last record that was skipped.
+    /// Skips the records before a position. Returns the reader, the next record, and the length of the common prefix of
+    /// `uri` and the URI of the last skipped record.
     fn skip_to(&self, place: Position, uri: &[u8]) -> (Heads<'_>, Option<RecordHead<'_>>, usize) {
         let mut heads = Heads::new(&self.0);
         let mut common = 0;
@@ -192,7 +195,8 @@ impl Page {
         found.map(|head| head.place)
     }
 
-    /// Visits URIs from a position on until `each` returns false. Returns false if `each` returned false.
+    /// Visits URIs, starting at a position, until `each` returns false. Returns false if `each` returned
+    /// false.
     pub(super) fn walk(&self, from: Position, each: &mut dyn FnMut(Record<'_>) -> bool) -> bool {
         let mut records = self.records();
         while let Some(record) = records.step() {
@@ -203,7 +207,8 @@ impl Page {
         true
     }
 
-    /// Returns the same records with URIs in another spelling; the page may be too long.
+    /// Returns the same records with URIs in a different encoding. The resulting page may be too
+    /// long.
     pub(super) fn respelled(&self, spell: Spell<'_>) -> Page {
         let mut bytes = Vec::with_capacity(self.len() + 64);
         let mut last: Option<(Position, Bytes)> = None;
@@ -228,7 +233,7 @@ impl Page {
         Page::of(&bytes)
     }
 
-    /// Visits the URIs of a page from a file until `each` returns false. Returns false then, and if the page is malformed.
+    /// Visits the URIs of a page from a file. Returns false if `each` returned false, or if the page is malformed.
     pub(super) fn read(&self, each: &mut dyn FnMut(Record<'_>) -> bool) -> bool {
         let mut records = Records::new(&self.0);
         while let Ok(is_there) = records.next() {
@@ -241,7 +246,7 @@ impl Page {
         false
     }
 
-    /// Takes URIs, in order, into new pages.
+    /// Fills new pages with URIs, in order.
     pub(super) fn filled(records: &mut Records<'_>) -> Result<Vec<Page>, Malformed> {
         let mut pages = Vec::new();
         let mut bytes = Vec::with_capacity(PAGE_BYTES);
@@ -273,7 +278,7 @@ impl Page {
         Page(bytes)
     }
 
-    /// Inserts a URI; returns `None` if its position is occupied.
+    /// Inserts a URI. Returns `None` if its position is occupied.
     pub(super) fn insert(&mut self, record: Record<'_>) -> Option<Stands> {
         let (heads, after, common) = self.skip_to(record.place, record.uri);
         if after.is_some_and(|after| after.place == record.place) {
@@ -295,7 +300,8 @@ impl Page {
             let shared = after.common(common, record.uri);
             let before;
             let more: &[u8] = if shared < after.shared {
-                // The URI shares less with the new one than with the one before.
+                // The following URI shares fewer bytes with the new URI than with the URI before
+                // it.
                 before = self.uri_before(start);
                 &before[shared..after.shared]
             } else {
@@ -342,8 +348,8 @@ impl Page {
         let mut patch = Vec::new();
         let mut replaced = found.end;
         if let Some(after) = heads.peek().expect("a page is whole") {
-            // The URI shares with the one before what both share with the removed one, unless both differ from
-            // the removed one at the same byte.
+            // The following URI shares with the preceding URI the bytes that both share with the removed URI,
+            // unless both differ from the removed URI at the same byte.
             let shared = if after.shared == found.shared {
                 found.shared + shared(&prior[found.shared..], after.rest)
             } else {
@@ -410,8 +416,8 @@ impl Page {
 
     /// Returns the offset at which to split a page after an inserted URI made it too long:
     ///
-    /// - before the URI if it is the last of all, so that a page to which nothing more is added
-    ///   stays full
+    /// - before the URI if it is the last of all URIs, so that a page to which no more URIs are
+    ///   added stays full
     /// - after the URI if it is the last of its execution and depth, because more URIs will be
     ///   added there
     /// - in the middle otherwise
@@ -498,7 +504,8 @@ mod tests {
     }
 
     proptest! {
-        /// Checks that a page has the same bytes, whether it was changed step by step or written as a whole.
+        /// Checks that the bytes of a page do not depend on whether it was changed step by step or written
+        /// as a whole.
         #[test]
         fn a_page_does_not_depend_on_its_history(
             steps in prop::collection::vec((place(), 0..2_u32, uri(), any::<bool>()), 1..80),

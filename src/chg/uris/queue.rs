@@ -2,8 +2,8 @@
 //!
 //! A few URIs are in a single [`Page`], which is searched linearly. Larger numbers of URIs are
 //! split across several ordered pages, with an index from a hash of each URI to its page. The hash
-//! has a random key, because URIs come from the web. The key differs between processes, but no
-//! saved or replicated data depend on it.
+//! function has a random key, because URIs come from the web. The key differs between processes;
+//! saved and replicated data does not depend on it.
 
 use std::collections::BTreeMap;
 
@@ -72,9 +72,9 @@ impl Queue {
         self.only_page().is_some_and(|page| page.read(each))
     }
 
-    /// Appends URIs that are in order, after all that are queued, and calls `each` with their positions. Returns false
-    /// and appends nothing if the URIs do not come after the queued URIs. Also returns false if one of the
-    /// URIs is queued already.
+    /// Appends URIs, which must be in order, after all queued URIs, and calls `each` with their positions. If they do
+    /// not sort after the queued URIs, appends nothing and returns false. Also returns false if one of the URIs is
+    /// already queued.
     pub(super) fn extend(
         &mut self,
         records: &mut Records<'_>,
@@ -229,7 +229,7 @@ impl Queue {
         }
     }
 
-    /// Returns a queue of the same URIs in another spelling.
+    /// Returns a queue of the same URIs in a different encoding.
     pub(super) fn respelled(&self, spell: Spell<'_>) -> Queue {
         if let Pages::One(page) = &self.pages {
             let page = page.respelled(&mut *spell);
@@ -249,13 +249,13 @@ impl Queue {
         queue
     }
 
-    /// Returns true if the queue has raw and spelled URIs.
+    /// Returns true if the queue is mixed, that is, if it may have both raw and compressed URIs.
     pub(super) fn is_mixed(&self) -> bool {
         matches!(self.pages, Pages::Mixed(_))
     }
 
-    /// Converts the queue to a mixed queue. All URIs so far are raw if `are_raw` is true, and
-    /// otherwise spelled.
+    /// Converts the queue to a mixed queue. The existing URIs are raw if `are_raw` is true, and
+    /// compressed otherwise.
     pub(super) fn mix(&mut self, are_raw: bool) {
         let all = std::mem::take(self);
         self.len = all.len;
@@ -264,8 +264,8 @@ impl Queue {
         self.pages = Pages::Mixed(Box::new(Mixed { raw, spelled }));
     }
 
-    /// Translates up to `most` raw URIs of a mixed queue to spelled URIs, or spelled URIs to raw ones;
-    /// returns true once no such URIs are left.
+    /// Translates up to `most` URIs of a mixed queue: compressed URIs to raw URIs if `to_raw` is true,
+    /// and raw URIs to compressed URIs otherwise. Returns true once no such URIs are left.
     pub(super) fn translate(&mut self, to_raw: bool, most: usize, spell: Spell<'_>) -> bool {
         let Pages::Mixed(mixed) = &mut self.pages else {
             return true;
@@ -308,7 +308,8 @@ impl Queue {
         taken
     }
 
-    /// Converts a mixed queue, in which all URIs are raw or all are spelled, to an ordinary queue.
+    /// Converts a mixed queue in which all URIs are raw, or all are compressed, to an ordinary
+    /// queue.
     pub(super) fn unmix(&mut self) {
         let Pages::Mixed(mixed) = &mut self.pages else {
             return;
@@ -327,12 +328,12 @@ impl Queue {
         }
     }
 
-    /// Moves a part of the memory to reduce fragmentation, starting at a cursor; returns the next cursor, 0
+    /// Moves a part of the memory to reduce fragmentation, starting at a cursor. Returns the next cursor; 0
     /// at the end.
     pub(super) fn defrag(&mut self, cursor: u64, mover: &mut Mover<'_>) -> u64 {
         /// First cursor of the index of pages; lower cursors are numbers of pages.
         const INDEX: u64 = 1 << 32;
-        /// First cursor of the spelled URIs of a mixed queue.
+        /// First cursor of the compressed URIs of a mixed queue.
         const SPELLED: u64 = 1 << 40;
         let tree = match &mut self.pages {
             Pages::One(page) => {
@@ -403,13 +404,13 @@ impl Queue {
     }
 }
 
-/// Translates a URI from one spelling to another.
+/// Translates a URI from one encoding to another.
 pub(super) type Spell<'a> = &'a mut dyn FnMut(&[u8]) -> Bytes;
 
-/// First byte of a raw URI of a mixed queue. No spelled URI begins with this byte.
+/// First byte of a raw URI in a mixed queue. No compressed URI begins with this byte.
 pub(in crate::chg) const RAW: u8 = 0x0b;
 
-/// Returns the form of a raw URI in the interface of a mixed queue.
+/// Returns a raw URI in the form that a mixed queue accepts and returns.
 pub(in crate::chg) fn raw_form(uri: &[u8]) -> Bytes {
     let mut form = Bytes::with_capacity(uri.len() + 1);
     form.push(RAW);
@@ -417,9 +418,9 @@ pub(in crate::chg) fn raw_form(uri: &[u8]) -> Bytes {
     form
 }
 
-/// URIs in two spellings, while they are translated from one to the other: as clients know them (raw), or as a packed
-/// frontier stores them. Callers see a raw URI with [`RAW`] before it. Each position is in exactly one of the
-/// two queues.
+/// URIs in two encodings, while they are translated from one to the other: as clients use them (raw), and as a packed
+/// frontier stores them (compressed). Callers see a raw URI with [`RAW`] before it. Each position is in exactly one
+/// of the two queues.
 #[derive(Clone, Debug)]
 struct Mixed {
     raw: Queue,
@@ -451,7 +452,7 @@ impl Mixed {
         Some((attempts, raw_form(&uri)[..].into()))
     }
 
-    /// Returns the first occupied positions of raw and of spelled URIs at or after a position.
+    /// Returns the first occupied positions of raw and of compressed URIs at or after a position.
     fn firsts_from(&self, place: Position) -> (Option<Position>, Option<Position>) {
         (self.raw.first_from(place), self.spelled.first_from(place))
     }
@@ -492,7 +493,7 @@ impl Mixed {
 struct Tree {
     pages: BTreeMap<u32, Page>,
     /// Pages by lower bound: the URIs of a page are at or after its bound, and the URIs of the
-    /// previous pages are before it.
+    /// previous pages are before this bound.
     order: BTreeMap<Position, u32>,
     /// The number of the page of each URI, by the hash of the URI.
     known: Index,
@@ -560,7 +561,7 @@ impl Tree {
         changed
     }
 
-    /// Returns the page to which a position belongs, and its bound.
+    /// Returns the page to which a position belongs, and the bound of the page.
     fn page_of(&self, place: Position) -> (Position, u32) {
         let before = self.order.range(..=place).next_back();
         let page = before.or_else(|| self.order.first_key_value());
@@ -598,7 +599,8 @@ impl Tree {
         true
     }
 
-    /// Splits a page at a byte offset, and splits the halves again while they are too long.
+    /// Splits a page at a byte offset, and splits the resulting pages again while they are too
+    /// long.
     fn split(&mut self, number: u32, cut: usize) {
         let mut work = vec![(number, cut)];
         while let Some((number, cut)) = work.pop() {

@@ -1,9 +1,9 @@
-//! Queued URIs as a sequence of bytes, each encoded relative to the previous one.
+//! A sequence of queued URIs in bytes. Each URI is encoded relative to the previous URI.
 //!
-//! The URIs of a group belong to few hosts, and most were added together. Therefore a record
-//! contains the number of bytes that its URI shares with the previous one. If execution and depth
-//! are the same as before, it contains only the difference of the due times. Numbers are varints
-//! ([`crawlspace_compact::number`]). A record is:
+//! The URIs of a group belong to few hosts, and most were added together. Therefore, a record
+//! contains the number of bytes that its URI shares with the previous URI. If the execution and the
+//! depth are the same as in the previous record, the record contains only the difference between
+//! the due times. Numbers are varints ([`crawlspace_compact::number`]). A record is:
 //!
 //! 1. a byte: bit 0 if execution and depth are the same as before, bit 1 if attempts follow, the
 //!    upper six bits the number of shared bytes, or 63 for 63 and more;
@@ -12,7 +12,8 @@
 //! 3. attempts, if there were any; the number of shared bytes beyond 63;
 //! 4. the length of the rest of the URI, and the rest.
 //!
-//! Files use the same encoding, so it may only change with the version of the encoding.
+//! Files use the same encoding, so a change of the encoding requires a new version of the file
+//! format.
 
 use std::cmp::Ordering;
 
@@ -107,7 +108,7 @@ pub(super) fn shared(a: &[u8], b: &[u8]) -> usize {
     whole + rest.take_while(|(a, b)| a == b).count()
 }
 
-/// Appends a record. `before` is the previous record; `None` for the first one.
+/// Appends a record. `before` is the previous record, or `None` for the first record.
 pub(super) fn append(out: &mut Vec<u8>, before: Option<Record<'_>>, record: Record<'_>) {
     let shared = before.map_or(0, |before| shared(before.uri, record.uri));
     let before = before.map(|before| before.place);
@@ -115,7 +116,8 @@ pub(super) fn append(out: &mut Vec<u8>, before: Option<Record<'_>>, record: Reco
     append_rest(out, before, Record { uri, ..record }, (shared, b""));
 }
 
-/// Appends a record whose URI begins with `shared` bytes of the previous one, and `more`; `record.uri` is the rest.
+/// Appends a record whose URI consists of the first `shared` bytes of the previous URI, followed by `more` and
+/// `record.uri`.
 pub(super) fn append_rest(
     out: &mut Vec<u8>,
     before: Option<Position>,
@@ -164,7 +166,7 @@ pub(super) fn append_rest(
 pub(super) struct RecordHead<'a> {
     pub(super) place: Position,
     pub(super) attempts: u32,
-    /// Number of bytes that the URI shares with the previous one.
+    /// Number of bytes that the URI shares with the previous URI.
     pub(super) shared: usize,
     /// The rest of the URI.
     pub(super) rest: &'a [u8],
@@ -312,9 +314,9 @@ impl<'a> Heads<'a> {
         }))
     }
 
-    /// Consumes records of a valid page that are before a position, up to the first record that differs from its
-    /// predecessor in execution or depth, or has long numbers. `common` is the number of bytes at the beginning that a
-    /// URI has in common with that of the last record.
+    /// Consumes records of a valid page that are before a position, up to the first record that differs from its predecessor in
+    /// execution or depth, or that has long numbers. `common` is the length of the common prefix of `uri` and the
+    /// URI of the last record.
     pub(super) fn skip_run(&mut self, until: Position, uri: &[u8], common: &mut usize) {
         /// The bits of the first four bytes of a record that are fixed if all its numbers are short: the two lowest bits
         /// of the first byte, and the highest bit of each other one.

@@ -7,8 +7,8 @@
 //!
 //! The clock of the group is the pass of the last leased URI. An execution that was paused or had
 //! no due URI in the meantime continues at the clock. Therefore, such an execution neither catches
-//! up nor waits. A new execution starts one stride after the clock, so that a stream of new
-//! executions cannot starve the existing executions.
+//! up on missed fetches nor has to wait. A new execution starts one stride after the clock, so that
+//! a stream of new executions cannot starve the existing executions.
 
 use super::super::time::Millis;
 use super::bounds::{MAX_NUMBER, MAX_PASS, MAX_WEIGHT};
@@ -16,7 +16,7 @@ use super::encoding::Bytes;
 use super::execution::Execution;
 use super::executions::{All, Gone};
 
-/// Advance of the pass per URI for an execution of weight 1. Passes have 44 more bits.
+/// Amount by which a URI advances the pass of an execution with weight 1. Passes have 44 more bits.
 pub(super) const STRIDE: u128 = 1 << 84;
 
 fn later(pass: u128, by: u128) -> u128 {
@@ -111,8 +111,8 @@ impl Executions {
         self.all.note(number);
     }
 
-    /// Sets the weight of an execution, and scales its remaining wait in proportion. Returns true
-    /// if the weight changed.
+    /// Sets the weight of an execution, and scales the distance of its pass from the clock in
+    /// proportion. Returns true if the weight changed.
     pub(super) fn weigh(&mut self, number: u64, weight: u64) -> bool {
         let weight = weight.clamp(1, MAX_WEIGHT) as u32;
         let clock = self.clock;
@@ -131,8 +131,8 @@ impl Executions {
         true
     }
 
-    /// Returns the execution to lease from next. Skips executions that are paused or have no due
-    /// URI.
+    /// Returns the execution whose URI is leased next. Skips executions that are paused or have no
+    /// due URI.
     pub(super) fn pick(&self, now: Millis, paused: &dyn Fn(&[u8]) -> bool) -> Option<&Execution> {
         let mut best: Option<(&Execution, u128)> = None;
         for execution in self.iter() {
@@ -161,7 +161,7 @@ impl Executions {
     }
 
     /// Drops idle executions that are not ahead of the clock. Called after a change that may have
-    /// removed the last URI of `number`. An execution ahead of the clock is kept: otherwise it
+    /// removed the last URI of `number`. An execution ahead of the clock is kept. Otherwise, it
     /// could get more than its share by leaving and returning.
     pub(super) fn drop_idle(&mut self, number: u64, gone: Gone<'_>) {
         self.all.note(number);

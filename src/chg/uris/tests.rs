@@ -1,4 +1,5 @@
-//! Random histories of changes, compared with a list that is searched linearly.
+//! Applies random histories of changes, and compares the value with a list that is searched
+//! linearly.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -13,8 +14,8 @@ use crawlspace_compact::envelope::HEAD;
 
 const EXECUTIONS: [&[u8]; 4] = [b"a", b"b", b"execution \r\n\0", b"\xff"];
 
-/// Returns a URI. Half of the URIs are probably known already, and some are long enough for several
-/// pages.
+/// Returns a URI. About half of the returned URIs are already known, and some are so long that they
+/// fill several pages.
 fn uri(n: u16) -> Vec<u8> {
     let mut uri = format!("https://www.example.org/{}/page-{n}", n % 5).into_bytes();
     match n % 40 {
@@ -610,7 +611,8 @@ fn exercise(uris: &mut Uris) {
     let _ = uris.memory();
 }
 
-/// Keeps URIs of all these executions queued, and counts the leased URIs of each.
+/// Keeps URIs of all these executions queued, and counts how many URIs of each execution are
+/// leased.
 fn shares(weights: &[(Vec<u8>, u64)], picks: u64) -> BTreeMap<Vec<u8>, u64> {
     let mut uris = Uris::default();
     let mut n = 0;
@@ -880,7 +882,7 @@ fn a_heavier_weight_shortens_the_wait() {
     }
     put(b"light", 1, 0);
     put(b"light", 1, 1);
-    // The execution has the URI already, so only its weight changes.
+    // The execution already has the URI, so only the weight of the execution changes.
     assert_eq!(put(b"light", 1000, 1), Changed::Weighed);
     assert_eq!(put(b"light", 1000, 1), Changed::Nothing);
     let turns = (0..4).map(|token| take(&mut uris, token, 0).unwrap() == b"light");

@@ -1,7 +1,8 @@
-//! Translation of the names of executions and of URIs, when a group moves from one storage to the other.
+//! Translates the names of executions and the URIs of a group that moves from one storage to the other.
 //!
-//! A group with many URIs is translated in parts. Meanwhile its URIs are *mixed*: some are *raw*, as clients know them,
-//! and some are *spelled*, as a packed frontier stores them. A raw URI begins with [`RAW`].
+//! A group with many URIs is translated in parts. Meanwhile, its URIs are *mixed*: some are *raw*, as clients use them,
+//! and some are *compressed*, as a packed frontier stores them (identifiers call these URIs "spelled"). In a mixed
+//! group, a raw URI begins with [`RAW`].
 
 use super::Uris;
 use super::encoding::Bytes;
@@ -19,7 +20,7 @@ impl Uris {
         self.executions.few().is_none()
     }
 
-    /// Returns the first queued URI, or the first leased one.
+    /// Returns the first queued URI or, without queued URIs, the first leased URI.
     pub(in crate::chg) fn first(&self) -> Option<Vec<u8>> {
         let mut first = None;
         self.queue.walk(Position::default(), &mut |record| {
@@ -42,7 +43,7 @@ impl Uris {
         }
     }
 
-    /// Returns true if some URIs may be raw and other URIs spelled.
+    /// Returns true if some URIs may be raw and other URIs compressed.
     pub(in crate::chg) fn is_mixed(&self) -> bool {
         self.queue.is_mixed()
     }
@@ -52,7 +53,7 @@ impl Uris {
         self.is_mixed() && self.contains(execution, &raw_form(uri))
     }
 
-    /// Begins a translation of raw URIs to spelled URIs, or of spelled URIs to raw URIs.
+    /// Begins a translation of raw URIs to compressed URIs, or of compressed URIs to raw URIs.
     pub(in crate::chg) fn mix(&mut self, are_raw: bool) {
         self.queue.mix(are_raw);
         for lease in self.leases.iter_mut().filter(|_| are_raw) {
@@ -60,8 +61,8 @@ impl Uris {
         }
     }
 
-    /// Spells up to `most` raw URIs of a mixed group; returns true once all URIs are spelled, which ends the
-    /// mixed state.
+    /// Compresses up to `most` raw URIs of a mixed group. Returns true once all URIs are compressed, which
+    /// ends the mixed state.
     pub(in crate::chg) fn spell(&mut self, most: usize, spell: Spell<'_>) -> bool {
         if !self.queue.translate(false, most, &mut *spell) {
             return false;
@@ -75,13 +76,13 @@ impl Uris {
         true
     }
 
-    /// Converts up to `most` spelled URIs of a mixed group to raw URIs; returns true once all
+    /// Converts up to `most` compressed URIs of a mixed group to raw URIs. Returns true once all
     /// queued URIs are raw.
     pub(in crate::chg) fn unspell(&mut self, most: usize, expand: Spell<'_>) -> bool {
         self.queue.translate(true, most, expand)
     }
 
-    /// Converts all spelled URIs of a mixed group to raw URIs, which ends the mixed state.
+    /// Converts all compressed URIs of a mixed group to raw URIs, which ends the mixed state.
     pub(in crate::chg) fn end_unspelling(&mut self, expand: Spell<'_>) {
         self.queue.translate(true, usize::MAX, &mut *expand);
         for lease in &mut self.leases {

@@ -192,7 +192,7 @@ impl<P: Store, H: Home<P>> Keyspace for Both<P, H> {
     fn hash_set_new(&mut self, key: &Self::Name, field: &[u8], value: &[u8]) -> Result<bool> {
         match key {
             BothName::One(key) => return self.either.hash_set_new(key, field, value),
-            // A packed frontier stores the executions in the groups, which may be in either storage.
+            // A packed frontier stores executions in groups, which may be in either storage.
             BothName::Two(two) if two.part == Part::Of => {
                 let new = self.to();
                 return self.either.hash_set_new(two.in_storage(new), field, value);

@@ -1,15 +1,15 @@
 //! The key space of a frontier in plain keys, in a packed value, or during the conversion between
 //! the two storages.
 //!
-//! While a frontier is converted, each element is in exactly one storage. An element is a group with its URIs
-//! and its positions in the sorted queues, a field of any other hash, a member of any other sorted set, or a
-//! number. Reads use the storage that contains the element, and move nothing. A write moves the element to
-//! the new storage first; only groups that leave the packed frontier are written in their old storage,
-//! because moving a large group takes long. A list is in two parts: the new storage has its head, the old one
-//! its tail; elements are appended to the old part as long as there is one.
+//! During a conversion, each element is in exactly one storage. An element is a group with its URIs and its
+//! positions in the sorted queues, a field of any other hash, a member of any other sorted set, or a number.
+//! Reads use the storage that contains the element, and move nothing. A write first moves the element to the
+//! new storage. Only groups that leave the packed frontier are written in their old storage, because moving a
+//! large group takes a long time. A list is in two parts: the new storage contains its head, and the old
+//! storage contains its tail. Elements are appended to the old part as long as it exists.
 //!
-//! During a conversion, the documented keys have other names ([`MOVING`](super::element::MOVING)), because
-//! markers take their names.
+//! During a conversion, the documented keys have different names ([`MOVING`](super::element::MOVING)),
+//! because markers occupy the documented names.
 
 mod keyspace;
 mod store;
@@ -203,7 +203,8 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         packed.expect("the frontier is moving").with(act)
     }
 
-    /// Calls `act` with the plain keys and the packed frontier. Its writes to plain keys are not replicated.
+    /// Calls `act` with the plain keys and the packed frontier. Writes of `act` to plain keys are not
+    /// replicated.
     pub(super) fn move_with<T>(
         &mut self,
         act: impl FnOnce(&mut Plain<'_, P>, &mut Packed) -> Result<T>,
@@ -233,9 +234,9 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         Ok(moved)
     }
 
-    /// Returns the storage that a group is written to. The first write to a group moves the group to the
-    /// packed frontier. Only the conversion itself moves a group to plain keys, because the group may be
-    /// large.
+    /// Returns the storage to which a group is written. While a frontier is being packed, the first
+    /// write to a group moves the group to the packed frontier. Only the conversion itself moves a group
+    /// to plain keys, because the group may be large.
     fn home(&mut self, id: &[u8]) -> Result<Storage> {
         if self.to() == Storage::Plain {
             return self.storage_of(id);
@@ -244,13 +245,13 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         Ok(Storage::Packed)
     }
 
-    /// Returns the name of a group in the storage that it is written to.
+    /// Returns the name of a group in the storage to which the group is written.
     fn at_home<'a>(&mut self, two: &'a Two<P::Name>) -> Result<&'a EitherName<P::Name>> {
         let storage = self.home(&two.id)?;
         Ok(two.in_storage(storage))
     }
 
-    /// Returns the storage that has a group; the new one if there is no such group.
+    /// Returns the storage that contains a group, or the new storage if the group does not exist.
     fn storage_of(&mut self, id: &[u8]) -> Result<Storage> {
         if self.with(|packed| packed.holds(id))? {
             return Ok(Storage::Packed);
@@ -266,7 +267,7 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         })
     }
 
-    /// Moves a field of a hash before the field is written; returns true if it moved.
+    /// Moves a field of a hash before the field is written. Returns true if the field was moved.
     fn bring_field(&mut self, key: &Two<P::Name>, field: &[u8]) -> Result<bool> {
         self.bring_first(Element::Field(key.packed().own(), field))
     }
@@ -305,7 +306,8 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         })
     }
 
-    /// Returns the numbers of members in the old and in the new storage that come before a rank.
+    /// Returns how many of the members before a rank are in the old storage, and how many are in
+    /// the new storage.
     fn before_rank(&mut self, key: &Two<P::Name>, rank: u64) -> Result<(u64, u64)> {
         let (old, new) = (key.in_storage(self.from()), key.in_storage(self.to()));
         let either = &mut self.either;
