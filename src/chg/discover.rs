@@ -234,7 +234,7 @@ impl<K: Store> Frontier<K> {
         let queued = self.ledger.queued_of(ks, execution)?;
         if is_new && queued > 0 {
             return Err(Error::Known(format!(
-                "execution '{}' has {queued} URIs that were queued before it remembered any; finish or drop them, or use another execution",
+                "execution '{}' has {queued} URIs that were queued before it remembered its URLs; finish or drop them, or use another execution",
                 Shown(execution)
             )));
         }

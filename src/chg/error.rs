@@ -59,7 +59,7 @@ impl fmt::Display for Error {
             ),
             Error::Stale(chg, token) => write!(
                 f,
-                "STALE invalid token {token}: its lease of group '{}' expired or was released before; nothing was changed",
+                "STALE invalid token {token}: its lease on group '{}' expired or was released before; nothing was changed",
                 Shown(chg)
             ),
             Error::OldSequence { writer, n, last } => write!(
@@ -69,7 +69,7 @@ impl fmt::Display for Error {
             ),
             Error::Leased(chg, deadline) => write!(
                 f,
-                "LEASED a worker fetches from group '{}', until {deadline} at the latest; release the lease first, or try again then",
+                "LEASED a worker fetches from group '{}', until {deadline} at the latest; release the lease first, or try again after that time",
                 Shown(chg)
             ),
             Error::Plain => f.write_str(

@@ -101,7 +101,7 @@ impl<K: Store> Outcomes<'_, K> {
             Fate::Unchanged => CountChange::Return(token, n, None),
             Fate::Retry(_, Some(_)) if n > 1 => {
                 return Err(Error::Argument(format!(
-                    "PAYLOAD needs a lease of one URI, but this lease has {n}; nothing was changed"
+                    "PAYLOAD needs a lease with one URI, but this lease has {n}; nothing was changed"
                 )));
             }
             Fate::Retry(at, _) => CountChange::Return(token, n, Some(at)),

@@ -111,7 +111,7 @@ impl fmt::Display for Error {
                 Shown(crawl)
             ),
             Error::PurgingIndex => f.write_str(
-                "PURGING to-remove-crawls is not empty: a purge by another program is running or was interrupted; wait until it ends, or run DEDUPE.COMMIT for the crawls of that set to keep and DEDUPE.REMOVE for the others",
+                "PURGING to-remove-crawls is not empty: a purge by another program is running or was interrupted; wait until it ends, or run DEDUPE.COMMIT for each crawl in that set to be kept, and DEDUPE.REMOVE for each of the others",
             ),
             Error::Stale(text) => write!(f, "STALE {text}"),
             Error::HasCrawls => f.write_str(

@@ -91,12 +91,12 @@ pub fn close_wacz<K: Store>(
     if let Some(old) = old.as_ref().filter(|old| old.filename != filename) {
         let rule = match renames {
             true if !old.is_closed() => None,
-            true => Some("closed with; a finished file cannot be renamed"),
-            false => Some("opened with; RENAME gives it another name"),
+            true => Some("closed; a finished file cannot be renamed"),
+            false => Some("opened; RENAME gives it another name"),
         };
         if let Some(rule) = rule {
             return Err(Error::Argument(format!(
-                "filename '{}' is not '{}', which entry {i} was {rule}",
+                "filename '{}' differs from '{}', under which entry {i} was {rule}",
                 Shown(filename),
                 Shown(&old.filename)
             )));

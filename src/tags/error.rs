@@ -100,7 +100,7 @@ impl fmt::Display for Error {
             Error::BadPattern(what) => write!(f, "BADRE {what}"),
             Error::NoColumn(number) => write!(
                 f,
-                "BADFIELD these lines have no column {number}; columns count from 0: a CDX line has 7 to 14, a CDXJ line the first 6, a RECORD id the first 2, and a file name none"
+                "BADFIELD these lines have no column {number}; columns are numbered from 0: a CDX line has 7 to 14, a CDXJ line the first 6, a RECORD id the first 2, and a file name none"
             ),
             Error::BadField(name) => write!(
                 f,

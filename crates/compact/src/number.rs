@@ -199,7 +199,7 @@ impl<'a> Reader<'a> {
     /// Fails when fewer bytes are left, or the length is malformed or out of range.
     pub fn text(&mut self, most: usize) -> Result<&'a [u8], Malformed> {
         match self.number_to(most as u64)? {
-            0 => Err(Malformed("has an empty text")),
+            0 => Err(Malformed("has an empty string")),
             len => self.take(len as usize),
         }
     }

@@ -56,7 +56,7 @@ impl Check {
                     for execution in &wrong {
                         self.problem(|| {
                             let (execution, id) = (Shown(execution), Shown(&id));
-                            format!("the agenda of execution '{execution}' has no or a wrong time for group '{id}'")
+                            format!("the agenda of execution '{execution}' has no time, or a wrong time, for group '{id}'")
                         });
                         self.wrong_agendas += 1;
                         if self.repairs {

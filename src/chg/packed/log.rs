@@ -333,7 +333,7 @@ pub(super) struct Entries<'a> {
 }
 
 const UNKNOWN: Malformed = Malformed("has an entry of unknown kind");
-const NO_NAME: Malformed = Malformed("refers to a name that it does not have");
+const NO_NAME: Malformed = Malformed("refers to a name that it does not contain");
 
 /// Maximum time and token.
 const INTEGER: u64 = i64::MAX as u64;

@@ -547,11 +547,15 @@ impl Packed {
             Loading::None => 0,
             Loading::After(sum) => sum,
             Loading::Ended => {
-                return Err("a chunk of a packed frontier: there is a frontier already".into());
+                return Err(
+                    "a chunk of a packed frontier cannot be loaded into an existing frontier"
+                        .into(),
+                );
             }
         };
         if !opened.is_whole(before) {
-            let text = "a chunk of a packed frontier is damaged, or does not follow the one before";
+            let text =
+                "a chunk of a packed frontier is damaged, or does not follow the previous chunk";
             return Err(text.into());
         }
         let loaded = self.apply_log(opened.body, None);

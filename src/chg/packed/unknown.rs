@@ -45,10 +45,12 @@ impl WrongText {
     /// Describes the problem.
     pub fn problem(&self) -> &'static str {
         match self.wrong {
-            Wrong::Lone => "a text is stored without the record of a URL",
-            Wrong::Needless(_) => "a text is stored for a URL that is queued or leased",
+            Wrong::Lone => "a stored text has no matching URL record",
+            Wrong::Needless(_) => {
+                "the text of a URL is stored although the URL is queued or leased"
+            }
             Wrong::Lost => "the text of a URL that is done or given up is missing or wrong",
-            Wrong::Group(..) => "the text and the record of a URL name different groups",
+            Wrong::Group(..) => "the text and the record of a URL contain different groups",
         }
     }
 }

@@ -377,13 +377,13 @@ impl Uris {
         let chunk = Chunk::read(chunk)?;
         let ids = chunk.executions.iter().map(|stored| stored_id(stored.id));
         let ids: Option<Vec<Bytes>> = ids.collect();
-        let ids = ids.ok_or("a chunk of URIs has an execution that is not known")?;
+        let ids = ids.ok_or("a chunk of URIs has an unknown execution")?;
         if self.is_mixed() && chunk.leases.iter().any(|lease| *lease.uri == [RAW]) {
             return Err("a chunk of URIs has an empty URI".to_string());
         }
         let numbers = self.load_head(&ids, &mut |uri| uri.into(), &chunk, &mut 0)?;
         if numbers.iter().any(|(stored, number)| stored != number) {
-            return Err("a chunk of URIs is of another group".to_string());
+            return Err("a chunk of URIs belongs to another group".to_string());
         }
         let mut records = Records::new(chunk.records);
         let extended = self.queue.extend(&mut records, &mut |place| {
@@ -395,7 +395,7 @@ impl Uris {
         });
         match extended {
             Ok(true) => Ok(()),
-            _ => Err("a chunk of URIs does not follow the one before".to_string()),
+            _ => Err("a chunk of URIs does not follow the previous chunk".to_string()),
         }
     }
 
@@ -412,7 +412,7 @@ impl Uris {
         for (stored, id) in chunk.executions.iter().zip(ids) {
             let known = self.executions.find(id);
             if known.is_none() && self.executions.by_number(stored.number).is_some() {
-                return Err("a chunk of URIs is of another group".to_string());
+                return Err("a chunk of URIs belongs to another group".to_string());
             }
             numbers.insert(stored.number, known.map_or(stored.number, |e| e.number));
         }

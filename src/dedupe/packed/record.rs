@@ -76,7 +76,7 @@ impl<'a> Record<'a> {
             None => reader.bytes()?,
         };
         if !field::is_first(head & KIND, raw) {
-            return Err("has a field whose kind is not the canonical one for its text".into());
+            return Err("has a field whose kind is not the canonical kind for its content".into());
         }
         Ok(Record {
             head,

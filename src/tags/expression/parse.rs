@@ -146,7 +146,7 @@ impl Parser<'_> {
                 self.at += 1;
                 match self.next() {
                     Some(byte) if !TextKind::Name.ends_at(byte) => Err(Error::syntax(
-                        "unexpected '*' before a text; use it alone or after a text,",
+                        "unexpected '*' before text; use it alone or after text,",
                         self.at - 1,
                     )),
                     _ => Ok(Expression::Everything),

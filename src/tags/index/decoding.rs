@@ -230,7 +230,7 @@ fn texts<'a>(reader: &mut Reader<'a>, longest: usize) -> Result<Vec<&'a [u8]>, M
     for _ in 0..reader.number_to(u32::MAX.into())? {
         let text = reader.text(longest)?;
         if !seen.insert(text) {
-            return Err(Malformed("has a text twice"));
+            return Err(Malformed("contains a string twice"));
         }
         texts.push(text);
     }

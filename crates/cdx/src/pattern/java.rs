@@ -161,7 +161,7 @@ impl<'a> Reader<'a> {
             }
             // Java reads `a{2}{3}` as `a{2}`, and rejects all other pairs of quantifiers.
             [b'*' | b'+' | b'?' | b'{', ..] if repeated != Repeats::No => {
-                return Err(self.wrong("a quantifier of a quantifier is not supported"));
+                return Err(self.wrong("a quantifier after another quantifier is not supported"));
             }
             [b'*' | b'+' | b'?', ..] => {
                 self.repeats = Repeats::Greedy;
