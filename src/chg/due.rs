@@ -214,8 +214,9 @@ impl<K: Store> Forecast<'_, K> {
 }
 
 impl<K: Store> Frontier<K> {
-    /// Returns the earliest time at which a group may be leased, `now` or later; `None` if nothing is queued, or everything
-    /// is blocked or paused. If many groups at the head of a queue are held back, the returned time may be too early.
+    /// Returns the earliest time, not before `now`, at which a group may be leased. Returns `None` if nothing is
+    /// queued, or if everything is blocked or paused. If many groups at the head of a queue are held back, the returned
+    /// time may be too early.
     pub(super) fn next_due(&mut self, ks: &mut K, now: Millis) -> Result<Option<Millis>> {
         self.queues.note_limits(ks)?;
         let paused = self.pauses.read(ks)?;

@@ -6,9 +6,9 @@
 //!
 //! | field | holds |
 //! |---|---|
-//! | `s` | due time as written by this module, gate, time of the last release, steps of back-off, time of the last step, whether URIs are kept for it; trailing zeros are omitted |
-//! | `l` | leases expired in a row; then for each lease that is held `H` token, start, deadline; then for the last release `R` token, its reply, token of the lease taken with it |
-//! | `o` | fetches at a time, gap, budget (`-` for none), blocked until, whether paused, delay (`-` for none), shared gate |
+//! | `s` | due time as written by this module, end of the pause, time of the last release, back-off steps, time of the last back-off step, 1 if the frontier may store URIs of the group; trailing zeros are omitted |
+//! | `l` | number of leases that expired in a row; then, for each held lease, `H` token, start, deadline; then, for the last release, `R` token, due time in the reply, token of the lease that was granted with it |
+//! | `o` | maximum number of concurrent fetches, gap, budget (`-` for none), end of the block, 1 if paused, delay (`-` for none), shared gate |
 
 use smallvec::SmallVec;
 

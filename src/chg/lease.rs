@@ -155,7 +155,7 @@ impl<K: Store> Frontier<K> {
         }
     }
 
-    /// Extends a lease; returns the new deadline.
+    /// Extends a lease. Returns the new deadline.
     ///
     /// # Errors
     /// `NOCHG` and `STALE`, as in a release. After an error, nothing has changed.

@@ -155,7 +155,7 @@ pub trait Store: Keyspace + 'static {
     }
 }
 
-/// Returns the number in a field; 0 if the field does not exist.
+/// Returns the number in a field, or 0 if the field does not exist.
 pub(super) fn field_number<K: Store>(ks: &mut K, key: &K::Name, field: &[u8]) -> Result<u64> {
     let value = ks.hash_get(key, field)?;
     let number = value.and_then(|value| crawlspace_host::text::parse_unsigned(value.as_ref()));

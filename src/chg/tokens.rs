@@ -33,10 +33,10 @@ impl<K: Store> Tokens<K> {
         self.minted = None;
     }
 
-    /// Creates a token. Reserves a range of tokens in the key in advance, so that most tokens need no write, and so
-    /// that a server that loads the key continues above all existing tokens. The newest reservation can be lost if a
-    /// replica lags behind its master, or if the last second of an append-only file is missing. Therefore, a token is
-    /// also at least as large as the current time in microseconds.
+    /// Creates a token. Reserves a range of tokens in the key in advance. Therefore, most tokens are created without
+    /// a write, and a server that loads the key continues above all existing tokens. The newest reservation can be
+    /// lost if a replica lags behind its master, or if the last second of an append-only file is missing. Therefore,
+    /// a token is also at least as large as the current time in microseconds.
     pub(super) fn mint(&mut self, ks: &mut K, now: Millis) -> Result<Token> {
         let (last, reserved) = match self.minted {
             Some(minted) => minted,

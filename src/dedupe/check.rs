@@ -247,7 +247,7 @@ impl Check {
         records.run(lent, take_out).await
     }
 
-    /// Finds keys that belong to crawls in no set.
+    /// Finds keys of crawls that are in none of the sets.
     async fn check_strays<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         let check = |index: &mut Index<K>, ks: &mut K, crawl: Vec<u8>, which: CrawlKey| {
             if !which.is_ours() {

@@ -38,7 +38,7 @@ const OF_NO_CRAWL: [&[u8]; 5] = [
 /// The counts in replies, in this order.
 pub const SHOWN: [&[u8]; 4] = [TOTAL_URLS, DUPE_URLS, CONSERVED_SIZE, TOTAL_CRAWL_SIZE];
 
-/// Reads a field of a hash of counts; 0 if it does not exist.
+/// Reads a field of a hash of counts. Returns 0 if it does not exist.
 ///
 /// # Errors
 /// `ERR` if the field is not an integer.

@@ -97,7 +97,7 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
                 self.marks.insert(mark(digest, &capture), false);
             }
             match displaced {
-                // A record of the same capture with a less precise date needs no mark.
+                // No mark is necessary for a record of the same capture with a less precise date.
                 Some(displaced) if displaced.millis.is_empty() && displaced.is_same(&capture) => {}
                 Some(displaced) if !is_stored => self.mark(digest, &displaced),
                 _ => {}

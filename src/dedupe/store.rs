@@ -26,7 +26,7 @@ pub enum Holds {
 
 /// A key space with packed indexes.
 pub trait Store: Keyspace + 'static {
-    /// Reads the packed index of a key; `None` if the key does not exist.
+    /// Reads the packed index of a key. Returns `None` if the key does not exist.
     ///
     /// # Errors
     /// `WRONGTYPE` if the key holds another type.

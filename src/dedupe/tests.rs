@@ -790,8 +790,8 @@ impl World {
         self.index_plain_urls();
     }
 
-    /// Returns true if a crawl that plain clients committed has no commit number yet: the order of
-    /// two such crawls would be undefined.
+    /// Returns true if a crawl that plain clients committed does not have a commit number yet. The
+    /// order of two such crawls would be undefined.
     fn has_unplaced(&mut self) -> bool {
         let plainly = self.model.crawls.iter().filter(|(_, c)| c.plainly);
         let crawls: Vec<usize> = plainly.map(|(&crawl, _)| crawl).collect();

@@ -19,8 +19,8 @@ pub struct Wanted<'a> {
 }
 
 /// Returns the tags that satisfy the condition for a capture without other tags, and the next
-/// cursor; 0 at the end. `most` limits the size of the condition, and `work` limits the number of
-/// tests for `count` tags.
+/// cursor, or 0 at the end. `most` limits the size of the condition, and `work` limits the number
+/// of tests for `count` tags.
 ///
 /// # Errors
 /// Fails if the condition is invalid; `TOOBIG` beyond the limits.

@@ -98,7 +98,7 @@ impl Rule {
             && self.templates().eq(other.templates())
     }
 
-    /// Returns the weight of the regular expression; 0 if an affix replaces it.
+    /// Returns the weight of the regular expression, or 0 if an affix replaces it.
     pub fn weight(&self) -> usize {
         match self.affix {
             Some(_) => 0,

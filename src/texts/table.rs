@@ -328,7 +328,7 @@ impl Table {
         out
     }
 
-    /// Parses a saved table; `None` if it is invalid.
+    /// Parses a saved table. Returns `None` if it is invalid.
     pub fn load(mut bytes: &[u8]) -> Option<Table> {
         let bytes = &mut bytes;
         let classes = [(); NUMBERS].map(|()| Classes::load(bytes));

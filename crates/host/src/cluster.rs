@@ -1,4 +1,4 @@
-//! Cluster functions that need no server: hash slots, and parsing of `CLUSTER NODES`.
+//! Cluster functions that work without a server: computing hash slots, and parsing `CLUSTER NODES`.
 
 /// Number of hash slots of a cluster.
 pub const SLOTS: usize = crawlspace_compact::limits::every::SLOTS as usize;

@@ -1,7 +1,7 @@
 //! A safe layer over the module API of Redis and Valkey. The command families use this layer.
 //!
 //! This crate contains no code of any command family. The parts that rules use (a [`keyspace`],
-//! [`slices`] of long jobs, [`reply`] values) need no server: tests use [`keyspace::memory`]
+//! [`slices`] of long jobs, [`reply`] values) work without a server: tests use [`keyspace::memory`]
 //! instead. All code that calls the server is in `server`, behind the feature of that name.
 
 pub mod aligned;

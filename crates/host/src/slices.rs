@@ -2,8 +2,8 @@
 //!
 //! A [`Job`] is an async function over two values, such as an index and its key space. Both values
 //! are lent to the job for one slice at a time. The job accesses these values through closures,
-//! which cannot await, so no borrow and no partial write lasts across a pause. Jobs need no async
-//! runtime: one step of the job is one poll.
+//! which cannot await, so no borrow and no partial write lasts across a pause. Jobs run without an
+//! async runtime: one step of the job is one poll.
 //!
 //! Anything may happen between slices: other commands, a crash, a restart. Therefore a job stores
 //! each count in the same closure that computed it, and every part of a job can be repeated safely.

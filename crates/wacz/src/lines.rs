@@ -42,7 +42,7 @@ impl Lines {
         })
     }
 
-    /// Returns the next line, without its line end; `None` after the last line. Empty lines and headers are also
+    /// Returns the next line without its line end, or `None` after the last line. Empty lines and headers are also
     /// returned.
     ///
     /// # Errors

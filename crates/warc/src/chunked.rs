@@ -138,7 +138,7 @@ impl Chunked {
     }
 }
 
-/// Decodes a chunked body leniently; `None` if the coding is invalid, or ends before the last chunk.
+/// Decodes a chunked body leniently. Returns `None` if the coding is invalid, or ends before the last chunk.
 pub fn unchunked(chunks: &[u8]) -> Option<Vec<u8>> {
     let mut chunked = Chunked::lenient();
     let mut input = BytesMut::from(chunks);

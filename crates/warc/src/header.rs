@@ -67,8 +67,8 @@ impl RecordType {
     }
 }
 
-/// Returns the end of the header at the start of these bytes, after its empty line; `None` if the header is
-/// incomplete.
+/// Returns the end of the header at the start of these bytes, including its empty line. Returns `None` if the
+/// header is incomplete.
 pub fn end_of_header(bytes: &[u8]) -> Option<usize> {
     memchr::memchr_iter(b'\n', bytes).find_map(|at| {
         let rest = bytes.get(at + 1..)?;

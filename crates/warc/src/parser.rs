@@ -102,8 +102,8 @@ impl Parser {
         }
     }
 
-    /// Parses the header at the start of the bytes, and returns it with its length; `None` if more bytes are
-    /// required. For an ARC record, returns the header of the equivalent WARC record.
+    /// Parses the header at the start of the bytes, and returns the header and its length. Returns `None` if more
+    /// bytes are required. For an ARC record, returns the header of the equivalent WARC record.
     ///
     /// # Errors
     /// Fails when the bytes do not begin with a valid record, or the record is truncated.

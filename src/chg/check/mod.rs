@@ -160,7 +160,7 @@ impl Check {
         self.seen.insert(keyed::hash(id))
     }
 
-    /// Returns the changes since the check began; `None` if the frontier was opened again.
+    /// Returns the changes since the check began, or `None` if the frontier was opened again.
     fn audit<'f, K: Store>(&mut self, frontier: &'f Frontier<K>) -> Option<&'f Audit> {
         let audit = frontier.ledger.audits.of(&self.owner);
         self.disturbed |= audit.is_none_or(|audit| audit.disturbed);

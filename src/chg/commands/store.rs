@@ -336,7 +336,7 @@ impl Drop for Held {
     }
 }
 
-/// Returns the storage of the frontier with a prefix; `None` if there is no frontier.
+/// Returns the storage of the frontier with a prefix, or `None` if there is no frontier.
 pub fn storage_of(keys: &mut RedisKeyspace, prefix: &[u8]) -> Option<State> {
     let name = |name: &[u8]| RmString::new(&[prefix, name].concat());
     let key = name(KEY);

@@ -12,7 +12,8 @@ pub struct Extra<'a> {
 }
 
 impl<'a> Extra<'a> {
-    /// Returns the stored form: the URL (empty if there is none), then 1 and the payload. An empty extra has no bytes.
+    /// Returns the stored form: the URL (empty if there is none) and, if there is a payload, the byte 1 and the
+    /// payload. The stored form of an empty value is empty.
     pub fn write(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         if *self == Extra::default() {

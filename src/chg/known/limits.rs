@@ -320,7 +320,7 @@ impl Limits {
         recounts.position(|recount| recount.owner.ptr_eq(&owner))
     }
 
-    /// Returns the next position of the walk of a recount; `None` after its end.
+    /// Returns the next position of the walk of a recount, or `None` after its end.
     pub(super) fn position(&self, of: &Recounting) -> Option<u64> {
         let at = self.recount(of)?;
         self.recounts.0[at].from

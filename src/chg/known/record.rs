@@ -105,7 +105,7 @@ impl Known {
         Stored::new(record, width)
     }
 
-    /// Reads a record with a fingerprint of this length; `None` if its status is out of range.
+    /// Reads a record with a fingerprint of this length. Returns `None` if its status is out of range.
     pub(super) fn read(record: &[u8], print_bytes: usize) -> Option<Known> {
         let rest = &record[print_bytes..];
         let number = |bytes: &[u8]| {

@@ -122,14 +122,14 @@ impl Texts {
         self.len
     }
 
-    /// Returns the text of a fingerprint.
+    /// Returns the text for a fingerprint.
     pub(super) fn get(&self, print: &[u8]) -> Option<&[u8]> {
         let bucket = self.buckets.get(hash(print))?;
         let entry = bucket.find(print)?;
         Some(&bucket.0[entry.text..entry.to])
     }
 
-    /// Stores the text of a fingerprint that has no text yet.
+    /// Stores the text for a fingerprint. The table must not contain a text for it yet.
     pub(super) fn put(&mut self, print: &[u8], text: &[u8]) {
         self.len += 1;
         self.buckets
@@ -141,7 +141,7 @@ impl Texts {
         }
     }
 
-    /// Removes the text of a fingerprint, and returns it.
+    /// Removes the text for a fingerprint, and returns it.
     pub(super) fn take(&mut self, print: &[u8]) -> Option<Vec<u8>> {
         let taken = self.buckets.change(hash(print), |bucket| {
             let entry = bucket.find(print)?;

@@ -349,7 +349,7 @@ impl<'a> Entries<'a> {
         }
     }
 
-    /// Reads the kind of the next entry; `None` at the end.
+    /// Reads the kind of the next entry. Returns `None` at the end.
     pub fn kind(&mut self) -> Result<Option<Kind>, Malformed> {
         if self.from.is_empty() {
             return Ok(None);

@@ -34,7 +34,7 @@ pub(super) fn stored_number(number: u32) -> SmallVec<[u8; 8]> {
     bytes
 }
 
-/// Returns the stored form of an execution; `None` if it is unknown.
+/// Returns the stored form of an execution, or `None` if it is unknown.
 fn stored(executions: &Executions, is_crowd: bool, name: &[u8]) -> Option<SmallVec<[u8; 8]>> {
     if is_crowd {
         return Some(SmallVec::from_slice(name));

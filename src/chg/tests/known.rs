@@ -361,7 +361,7 @@ impl Memory {
                 .filter_map(|uri| Some((url(uri), self.known(execution, uri)?)))
                 .collect();
             if execution > 0 {
-                // These executions share a space that keeps no texts.
+                // These executions share a space that does not keep texts.
                 known.retain(|(_, state)| matches!(&state[..], "queued" | "leased"));
                 let World { ks, .. } = &mut self.world;
                 let listed = list_urls(ks, name, Some(State::Done), None, 9);

@@ -170,7 +170,7 @@ impl Uris {
         self.leases.len() >= MAX_LEASES
     }
 
-    /// Returns the due time of the first queued URI; `None` if no URI is queued.
+    /// Returns the due time of the first queued URI, or `None` if no URI is queued.
     pub fn earliest(&self) -> Option<Millis> {
         let queued = self.executions.iter().filter(|e| e.queued > 0);
         queued.map(|e| e.earliest).min()

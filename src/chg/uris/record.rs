@@ -223,7 +223,7 @@ impl<'a> Heads<'a> {
         self.place
     }
 
-    /// Returns the head of the next record without consuming the record; `None` at the end.
+    /// Returns the head of the next record without consuming the record, or `None` at the end.
     #[inline]
     pub(super) fn peek(&self) -> Result<Option<RecordHead<'a>>, Malformed> {
         match self.peek_short() {
@@ -409,7 +409,7 @@ impl<'a> Records<'a> {
         })
     }
 
-    /// Returns the head of the next record without consuming the record; `None` at the end.
+    /// Returns the head of the next record without consuming the record, or `None` at the end.
     pub(super) fn peek(&self) -> Result<Option<RecordHead<'a>>, Malformed> {
         self.heads.peek()
     }

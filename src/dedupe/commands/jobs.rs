@@ -51,7 +51,8 @@ impl Slices for IndexJob {
         }
         let (job, kind) = (&mut self.job, self.kind);
         let (prefix, user) = (&self.prefix, &self.user);
-        // Opening the index needs no permissions. Only the reads of the job itself are checked.
+        // The user needs no permissions for opening the index. Only the reads of the job itself are
+        // checked.
         let mut opening = RedisKeyspace::new(ctx);
         let step = slice(self.db, &self.prefix, &mut opening, |index, opening| {
             opening.release();

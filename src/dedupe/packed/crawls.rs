@@ -46,7 +46,7 @@ pub(super) struct Crawls {
     slab: Slab<Crawl>,
     /// Numbers of crawl ids, plus one.
     ids: Interner<Blocks<Handles>>,
-    /// Owners that have no record of the hash.
+    /// Owners without a record of the hash.
     pub owners: List,
     pub holders: List,
     /// Memory of the ids, in bytes.

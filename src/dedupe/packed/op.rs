@@ -158,7 +158,7 @@ impl<'a> Log<'a> {
         }
     }
 
-    /// Returns the next change; `None` at the end.
+    /// Returns the next change, or `None` at the end.
     ///
     /// # Errors
     /// The reason why the log is invalid.

@@ -89,7 +89,7 @@ fn note(db: c_int, key: &[u8], exists: bool) {
     metrics::SPACES.set(spaces.len() as u64);
 }
 
-/// Returns the space of a call; `None` if it does not exist.
+/// Returns the space of a call, or `None` if it does not exist.
 pub fn read<'a>(call: &'a mut Call<'_>) -> Result<Option<&'a Space>, String> {
     let key = call.key();
     let db = call.db;

@@ -81,7 +81,7 @@ impl FieldTest {
         &self.field
     }
 
-    /// Returns the weight of the regular expression; 0 if there is none.
+    /// Returns the weight of the regular expression, or 0 if there is none.
     pub fn weight(&self) -> usize {
         match &self.how {
             How::Matches(pattern) => pattern.weight(),

@@ -1,6 +1,6 @@
 //! The reverse edges between tags: for each tag, the tags that carry it (its carriers).
 //!
-//! Most tags have no or few carriers, but a tag such as `private` may have a million.
+//! Most tags have few carriers or none, but a tag such as `private` may have a million.
 
 use super::TagId;
 use super::dictionary::hash_numbers;

@@ -83,7 +83,7 @@ pub struct TagId(pub(crate) u32);
 /// belong to a different name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Touched {
-    /// The closure of no tag changed.
+    /// No closure changed.
     Nothing,
     /// Only the closures of these tags changed. The list has at most [`Touched::MAX`] tags.
     Tags(Vec<TagId>),
@@ -164,7 +164,7 @@ impl Index {
         self.of(kind).counts()
     }
 
-    /// Returns the size of the staged copy of a kind; `None` if there is no staged copy.
+    /// Returns the size of the staged copy of a kind, or `None` if there is no staged copy.
     pub fn staged(&self, kind: Tagged) -> Option<Counts> {
         self.staged[kind as usize].as_ref().map(Edges::counts)
     }

@@ -9,7 +9,7 @@ const MIN_COLUMNS: usize = ORDERS[0].len();
 /// Maximum number of bytes of the letters that an error message contains.
 const SHOWN: usize = 60;
 
-/// Returns the letters of a header with an unsupported order of columns; `None` for any other line.
+/// Returns the letters of a header with an unsupported order of columns, or `None` for any other line.
 ///
 /// A header may begin with `A` (canonized URL) instead of `N` (massaged URL). A header with fewer letters
 /// than a CDX line has columns describes no valid line, and is ignored. Leading spaces may be missing or

@@ -316,7 +316,7 @@ impl Reader<'_> {
     }
 }
 
-/// Formats a number with a fraction; `None` if it is infinite.
+/// Formats a number with a fraction. Returns `None` if it is infinite.
 fn written(number: f64) -> Option<String> {
     if number.is_infinite() {
         return None;

@@ -369,7 +369,7 @@ impl DirectoryEntry {
         30 + u64::from(self.name_length) + u64::from(u16::MAX)
     }
 
-    /// Parses an entry; `None` if it is invalid or the member is on another disk.
+    /// Parses an entry. Returns `None` if it is invalid or the member is on another disk.
     fn read(rest: &mut Numbers<'_>, directory: u64) -> Option<DirectoryEntry> {
         if rest.u32()? != CENTRAL {
             return None;

@@ -79,7 +79,7 @@ fn only_the_list_changes() {
 }
 
 /// Returns a package with unusual features of zip files: comments, unknown fields and methods, sizes after the data,
-/// gaps between members, folders, and members in another order than in the directory.
+/// gaps between members, folders, and members in a different order than in the directory.
 fn strange() -> Vec<u8> {
     let datapackage = b"{\"b\": 1,\n \"a\": 1.50}";
     let digest = format!("{{\"hash\":\"{}\"}}", hash(datapackage));

@@ -218,7 +218,7 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         })
     }
 
-    /// Moves an element to the new storage; returns the number of elements that moved.
+    /// Moves an element to the new storage. Returns the number of elements that were moved.
     pub(super) fn bring(&mut self, element: Element<'_>) -> Result<u64> {
         self.move_with(|plain, packed| plain.bring_logged(packed, &element))
     }

@@ -225,7 +225,7 @@ impl Codec {
         text.push_number(size)
     }
 
-    /// Returns the length of a record in bytes; 0 if it is invalid.
+    /// Returns the length of a record in bytes, or 0 if it is invalid.
     pub fn len(&self, packed: &[u8]) -> usize {
         split(packed).map_or(0, |(_, _, len)| len)
     }

@@ -2,8 +2,8 @@
 //!
 //! Hashes and queues (`hashes`, `queues`) use the raw key API; sets use commands, because they have
 //! no raw API. Every write is replicated as the plain command with the same effect, and consecutive
-//! fields of one hash as one `HSET` or `HDEL`. Therefore replicas and append-only files need no
-//! module.
+//! fields of one hash as one `HSET` or `HDEL`. Therefore, replicas and append-only files work
+//! without the module.
 
 mod hashes;
 mod native;

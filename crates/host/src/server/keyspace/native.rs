@@ -228,7 +228,7 @@ impl RedisKeyspace {
         })
     }
 
-    /// Returns the value of a key; `None` for a missing key.
+    /// Returns the value of a key, or `None` for a missing key.
     ///
     /// # Errors
     /// `WRONGTYPE` if the key holds another type.

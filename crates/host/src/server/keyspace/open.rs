@@ -137,7 +137,7 @@ impl RedisKeyspace {
         is == raw::REDISMODULE_KEYTYPE_EMPTY as c_int
     }
 
-    /// Returns the length of a key of this type; 0 if it is missing.
+    /// Returns the length of a key of this type, or 0 if it is missing.
     pub(super) fn length(&mut self, key: &RmString, kind: KeyType) -> Result<u64> {
         let handle = match kind {
             KeyType::List | KeyType::SortedSet => self.handle(key, kind, false)?,
