@@ -8,7 +8,8 @@ use crawlspace_host::server::api::RmString;
 use crawlspace_host::server::keyspace::{By, RedisKeyspace, Replicated};
 use crawlspace_host::server::native::{Native, Registered};
 
-/// Internal command that changes a packed index, for replicas and append-only files.
+/// Internal command that changes a packed index. Replicas and append-only files receive this
+/// command.
 pub(crate) const CHANGE: &CStr = c"crawlspace.packed";
 
 static REGISTERED: Registered = Registered::new();

@@ -136,8 +136,9 @@ impl<K: Store> Frontier<K> {
         }
         if ks.has_plain_groups() {
             for uri in uris.iter().skip(1) {
-                // Load all groups before the first write, so that a key of the wrong type changes
-                // nothing. The loop below loads the first group before it writes.
+                // Load all groups before the first write. If a key has the wrong type, the command
+                // then fails without any change. The loop below loads the first group before it
+                // writes.
                 self.groups.load(ks, uri.chg)?;
             }
         }

@@ -136,8 +136,8 @@ pub(super) fn has_space<K: Store>(ks: &mut K, execution: &[u8]) -> Result<bool> 
     Ok(has.unwrap_or(false))
 }
 
-/// Stores the additions to the record of a URL that is queued or leased in a group: the URL (if a
-/// key identifies it) and its payload.
+/// Stores the additional data of a URL that is queued or leased in a group: the URL (if a key
+/// identifies it) and its payload.
 pub(super) fn set_extra<K: Store>(
     ks: &mut K,
     chg: &[u8],

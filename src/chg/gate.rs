@@ -34,8 +34,8 @@ const MAX_SEARCHED: u64 = 1000;
 impl<K: Store> Placing<'_, K> {
     /// Updates a gate after the leases on one of its groups changed. Stores the last deadline of
     /// the group, if the group is leased, and the end of the group's pause. The gate stays closed
-    /// while one of its groups is leased or is in its pause. Meanwhile, the representative waits in
-    /// `chg_wait` for all due groups of the gate.
+    /// while any of its groups is leased, and until the pauses of all of its groups have ended.
+    /// Meanwhile, the representative waits in `chg_wait` for all due groups of the gate.
     pub(super) fn update_gate(
         &mut self,
         ks: &mut K,

@@ -190,7 +190,7 @@ impl<K: Store> Placing<'_, K> {
 }
 
 impl<K: Store> Frontier<K> {
-    /// Grants leases until the request is complete, no candidates are left, or the time is up.
+    /// Grants leases until the request is fulfilled, no candidates are left, or the time is up.
     ///
     /// # Errors
     /// `WRONGTYPE` if a key holds another type; any server error.

@@ -30,8 +30,8 @@ pub trait Store: Keyspace + 'static {
         Ok(self.change_uris_then(key, op, |_| ())?.0)
     }
 
-    /// Applies a change, and calls `look` with the resulting value. The second part of the result
-    /// is `None` if the key did not exist and was not created.
+    /// Applies a change, and calls `look` with the resulting value. The second element of the
+    /// result is `None` if the key did not exist and was not created.
     ///
     /// # Errors
     /// As for [`Store::change_uris`].

@@ -28,8 +28,8 @@ impl<K: Store> Types<K> {
         self.checked
     }
 
-    /// Checks the types of the keys that exist once per frontier, so that a command does not fail
-    /// halfway. Checks the types again only if another client has written to the keys.
+    /// Checks the types of the keys that exist once per frontier. Without this check, a command
+    /// could fail halfway. Checks the types again only if another client has written to the keys.
     ///
     /// # Errors
     /// `WRONGTYPE` for the first key that holds another type.

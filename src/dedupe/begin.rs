@@ -43,7 +43,7 @@ pub fn start<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result
             if index.crawls.is_committed(ks, crawl)? {
                 rebase(index, ks, crawl)?;
             }
-            // A commit by a plain client does not delete this key, so delete it here.
+            // Delete this key here, because a commit by a plain client does not delete it.
             let unstored = index.crawls.key(ks, crawl, CrawlKey::Unstored);
             ks.delete(&unstored)?;
         } else {

@@ -75,8 +75,8 @@ pub(super) fn set<K: Keyspace>(ks: &mut K, key: &K::Name, field: &[u8], n: i64) 
     Ok(())
 }
 
-/// Returns the counts of a crawl or of an index: all integer fields whose name starts with `prefix`, without the
-/// prefix and sorted by name, except [`OF_NO_CRAWL`].
+/// Returns the counts of a crawl or of an index: all integer fields whose name starts with `prefix`, except
+/// [`OF_NO_CRAWL`]. The returned names do not contain the prefix, and are sorted.
 pub(super) fn all<K: Keyspace>(
     ks: &mut K,
     key: &K::Name,

@@ -513,7 +513,7 @@ pub(crate) use all;
 
 command! {
     key "dedupe.hget", "readonly fast", since "0.2.0";
-    /// Returns the value of a field, as `HGET` does, also of a hash in a packed index.
+    /// Returns the value of a field, as `HGET` does; the hash may be in a packed index.
     ///
     /// O(1)
     pub struct HGet<'a> {
@@ -523,7 +523,7 @@ command! {
 
 command! {
     key "dedupe.hsetnx", "write deny-oom fast", since "0.2.0";
-    /// Sets a field that does not exist, as `HSETNX` does, also of a hash in a packed index.
+    /// Sets a field that does not exist, as `HSETNX` does; the hash may be in a packed index.
     ///
     /// O(1)
     pub struct HSetNx<'a> {
@@ -534,7 +534,7 @@ command! {
 
 command! {
     key "dedupe.hlen", "readonly fast", since "0.2.0";
-    /// Returns the number of fields, as `HLEN` does, also of a hash in a packed index.
+    /// Returns the number of fields, as `HLEN` does; the hash may be in a packed index.
     ///
     /// O(1)
     pub struct HLen {}
@@ -542,7 +542,7 @@ command! {
 
 command! {
     key "dedupe.hscan", "readonly", since "0.2.0";
-    /// Iterates over the fields, as `HSCAN` does, also of a hash in a packed index.
+    /// Iterates over the fields, as `HSCAN` does; the hash may be in a packed index.
     ///
     /// O(1) for each call, O(N) for a complete iteration, where N is the number of fields
     pub struct HScan<'a> {

@@ -222,7 +222,7 @@ macro_rules! crawl_keys {
     };
 }
 
-/// Start of the keys of a crawl, unless the key starts with the crawl id.
+/// Start of the names of a crawl's keys, except those that start with the crawl id.
 pub(super) const RECORDS: &[u8; 2] = b"h:";
 
 const fn hash(ending: &'static [u8]) -> CrawlRow {

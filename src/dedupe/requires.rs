@@ -179,8 +179,8 @@ fn requirements<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Res
     counts::members(ks, &key)
 }
 
-/// Returns the job for `REQUIREDBY`. Its reply lists the crawls with revisits of this crawl's
-/// records, each with the number of these revisits.
+/// Returns the job for `REQUIREDBY`. Its reply lists the crawls that have revisits of this crawl's
+/// records, with the number of these revisits per crawl.
 ///
 /// # Errors
 /// The job fails with `WRONGTYPE` if a key holds another type.

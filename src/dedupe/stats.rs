@@ -161,8 +161,8 @@ pub enum Figures<'a> {
     Crawl(&'a [u8]),
 }
 
-/// Returns the job for `STATS` of a whole index whose memory is estimated from `samples` uncommitted and as many
-/// committed crawls.
+/// Returns the job for `STATS` of a whole index. The memory of the index is estimated from `samples` uncommitted
+/// and `samples` committed crawls.
 ///
 /// # Errors
 /// The job fails with `WRONGTYPE` if a key holds another type.

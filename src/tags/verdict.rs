@@ -30,8 +30,8 @@ const MAX_CONDITIONS: usize = 8;
 /// larger conditions are dropped to save memory.
 const MAX_PARTS: usize = 1 << 14;
 
-/// Minimum capacity of a cache: the number of tags, and the number of parts of fields. A cache that
-/// exceeds its capacity is emptied.
+/// Minimum capacity of a cache, both in tags and in parts of fields. A cache that exceeds its
+/// capacity is emptied.
 const ROOM: usize = 1 << 16;
 
 /// Maximum length of a cached part of a field, in bytes.

@@ -70,7 +70,8 @@ pub fn is_complete(lengths: &[u8], longest: u32) -> bool {
 }
 
 /// Returns the codes with these lengths. The first bit of a code is the lowest. Codes of equal
-/// length are in the order of their symbols, so the last of the longest codes consists of ones.
+/// length are in the order of their symbols, so the last of the longest codes consists of ones
+/// only.
 pub fn codes(lengths: &[u8]) -> Vec<u16> {
     let mut next = [0u32; MAX_BITS as usize + 2];
     for &length in lengths {

@@ -291,8 +291,8 @@ fn size(pattern: &Hir) -> usize {
     }
 }
 
-/// Computes [`Pattern::weight`]. Alternatives of plain text count little, because few of them are
-/// in progress at the same time.
+/// Computes [`Pattern::weight`]. Alternatives of plain text have a low weight, because few of them
+/// are in progress at the same time.
 fn weight(pattern: &Hir) -> usize {
     let literal = |part: &&Hir| !matches!(part.kind(), HirKind::Literal(_));
     let sum = |parts: &[Hir]| {

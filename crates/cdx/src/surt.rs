@@ -1,8 +1,8 @@
 //! Urlkeys: URLs in the sort-friendly form (SURT) by which indexes are ordered.
 //!
-//! Other programs write indexes, so the keys of this crate must match their keys byte for byte, even in odd
-//! cases. The rules are those of the Internet Archive's canonicalization, as implemented by the tools
-//! around pywb.
+//! Indexes are written by other programs, so the keys that this crate computes must match the keys of these
+//! programs byte for byte, even in unusual cases. The rules are those of the Internet Archive's
+//! canonicalization, as implemented by the tools around pywb.
 //!
 //! | part | canonicalization |
 //! |---|---|

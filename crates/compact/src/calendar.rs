@@ -19,7 +19,7 @@ pub fn days(year: i64, month: i64, day: i64) -> i64 {
 /// Converts the number of days since 1970-01-01, at most 2³⁰, to year, month and day.
 #[inline]
 pub fn date_after(days: u32) -> (u32, u32, u32) {
-    // The unit is a quarter of a day: an average year has 1461 of them, a century 146 097.
+    // The unit is a quarter of a day: an average year has 1461 quarters, and a century has 146 097.
     let quarters = (days + TO_1970) * 4 + 3;
     let century = quarters / 146_097;
     let quarters = (quarters % 146_097) | 3;

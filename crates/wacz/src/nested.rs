@@ -34,7 +34,8 @@ impl Manifest {
 }
 
 /// Replaces the entries that refer to lists by the entries of these lists. A list that cannot be read, is nested too
-/// deep or contains itself becomes an unusable entry with the reason; a list that appears twice is read once.
+/// deep or contains itself becomes an unusable entry that states the reason. A list that appears twice is read only
+/// once.
 fn flatten(list: Manifest, location: &Location, options: &Options) -> Manifest {
     let at = identity(location);
     let mut walk = Walk {

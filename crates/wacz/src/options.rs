@@ -80,7 +80,7 @@ impl Default for Options {
 
 impl Options {
     /// Sends a request once, within these limits. [`silence`](Options::silence) limits the time until the head of the
-    /// response, and then each read of its body.
+    /// response arrives, and then the time of each read of its body.
     ///
     /// # Errors
     /// Fails like [`Client::send`].

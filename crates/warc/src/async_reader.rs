@@ -16,7 +16,7 @@ pub trait Source: Send {
     /// Error of the source. The type must be able to represent invalid records.
     type Error: From<Problem>;
 
-    /// Returns the next bytes; empty at the end.
+    /// Returns the next bytes, which are empty at the end of the source.
     ///
     /// # Errors
     /// Fails when the bytes cannot be read.

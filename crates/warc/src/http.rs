@@ -345,7 +345,8 @@ pub fn end_of_head(block: &[u8]) -> Option<usize> {
     blank_line(block).map(|line| line.end)
 }
 
-/// Returns the size of the interim responses before the final one (1xx: RFC 9110, section 15.2), in bytes.
+/// Returns the total size, in bytes, of the interim responses (1xx; RFC 9110, section 15.2) before the
+/// final response.
 pub fn interim_heads(block: &[u8]) -> usize {
     let mut at = 0;
     while let Some(end) = block.get(at..).and_then(end_of_head) {

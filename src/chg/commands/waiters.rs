@@ -3,8 +3,8 @@
 //! The clients of a frontier wait in one FIFO queue. Whenever a group becomes due, the waiting
 //! clients are served in order of arrival; a client that waits for URIs of an execution holds up
 //! only clients that wait for the same execution. If a command makes the group due, that command
-//! serves the queue. Otherwise, the alarm serves the queue: a timer that is set to the due time of
-//! the next group.
+//! serves the queue. Otherwise, the alarm, a timer that is set to the due time of the next group,
+//! serves the queue.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

@@ -56,7 +56,7 @@ pub struct Packed {
     pub(super) known: Spaces,
     /// Current time, in units of ten minutes.
     pub(super) unit: u32,
-    /// True if the log contains the key of the hashes of group ids.
+    /// True if the log contains the secret key with which group ids are hashed.
     pub(super) is_announced: bool,
     /// True if groups with possibly wrong counts have entered the packed frontier.
     pub(super) damaged: bool,
@@ -763,7 +763,7 @@ impl Packed {
         has_changed.then(|| self.take_log())
     }
 
-    /// Returns the log. The first log begins with the key of the hashes of group ids.
+    /// Returns the log. The first log begins with the secret key with which group ids are hashed.
     pub fn take_log(&mut self) -> Vec<u8> {
         let log = self.log.take();
         if self.is_announced || self.log.is_off {

@@ -76,7 +76,7 @@ pub(super) enum Kind {
     Stock,
     /// The end of a file.
     End,
-    /// The key of the hashes of group ids: number.
+    /// The secret key with which group ids are hashed: number.
     Seed,
     /// An execution is assigned to a space: execution, its number in the space, name of the space,
     /// shape, secret.

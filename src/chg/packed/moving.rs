@@ -232,7 +232,8 @@ impl<P: Store, H: Home<P>> Movable for Both<P, H> {
     }
 }
 
-/// Checks that a key of a plain frontier has the given type, or does not exist. The key of the packed frontier must not exist.
+/// Checks that a key of a plain frontier either has the given type or does not exist. The key of the packed frontier
+/// must not exist.
 fn check_type<P: Store>(plain: &mut P, key: &P::Name, kind: KeyType) -> Result<()> {
     match kind {
         KeyType::Hash => plain.hash_len(key).map(drop),

@@ -1,4 +1,4 @@
-//! Groups in the order of a score and, for equal scores, of their ids, as in a sorted set of the server.
+//! Groups sorted by score and, for equal scores, by id, as in a sorted set of the server.
 //!
 //! The set is a B+tree with counts: it finds a member by its rank, and no operation copies more than two kilobytes
 //! at a time. Members are the numbers of groups; ids are only compared if scores are equal.
@@ -338,7 +338,8 @@ impl Node {
     }
 }
 
-/// Merges a narrow node with a neighbour if both fit into one with some room to spare.
+/// Merges a node that has few children with a neighbour, if both fit into one node with some space
+/// left.
 fn merge(children: &mut Vec<Child>, at: usize, memory: &mut Memory<'_>) {
     let left = at.saturating_sub(1);
     let Some([first, second]) = children.get_mut(left..left + 2) else {

@@ -307,7 +307,8 @@ fn read_token(from: &mut Reader<'_>, time: Millis) -> Result<Token, Malformed> {
     token.ok_or(Malformed::NUMBER)
 }
 
-/// Returns the two bits for a score, compared with the usual score.
+/// Returns the two bits that represent a score, given the usual score, and the additional bits of
+/// an unusual score.
 fn place(score: Option<f64>, usual: Millis) -> (u64, u64) {
     let Some(score) = score else {
         return (0, 0);

@@ -99,8 +99,8 @@ fn url(uri: u8) -> Vec<u8> {
     format!("http://h/{uri}").into_bytes()
 }
 
-/// A frontier whose executions remember their URLs: the first execution has its own space, the
-/// others share a space.
+/// A frontier whose executions remember their URLs: the first execution has its own space, and the
+/// other executions share a space.
 struct Memory {
     world: World<PackedMemory>,
     /// URLs that are done, by execution, excluding URLs that a client asked to fetch again.

@@ -5,11 +5,12 @@
 //! depth are the same as in the previous record, the record contains only the difference between
 //! the due times. Numbers are varints ([`crawlspace_compact::number`]). A record is:
 //!
-//! 1. a byte: bit 0 if execution and depth are the same as before, bit 1 if attempts follow, the
-//!    upper six bits the number of shared bytes, or 63 for 63 and more;
-//! 2. in the same execution and depth, the due time minus the previous one, and the insertion order
-//!    minus the previous one (zigzag); otherwise execution, depth, due time, insertion order;
-//! 3. attempts, if there were any; the number of shared bytes beyond 63;
+//! 1. a byte: bit 0 is set if execution and depth are the same as in the previous record, bit 1 is
+//!    set if attempts follow, and the upper six bits are the number of shared bytes, or 63 for 63
+//!    and more;
+//! 2. if bit 0 is set, the differences of the due time and of the insertion order (zigzag) to the
+//!    previous record; otherwise execution, depth, due time, insertion order;
+//! 3. attempts, if bit 1 is set; if the number of shared bytes is 63 or more, this number minus 63;
 //! 4. the length of the rest of the URI, and the rest.
 //!
 //! Files use the same encoding, so a change of the encoding requires a new version of the file

@@ -53,8 +53,8 @@ fn register_all(ctx: Ctx) -> Result<(), String> {
         store::register(ctx)?;
     }
     claims::start();
-    // Use one listener for both, because the server notifies every listener of every change of
-    // every key.
+    // Use one listener for the whole family, because the server notifies every listener of every
+    // change of every key.
     notify::listen(Listener {
         cares_for: |key| may_be_ours(key, indexes::lengths()),
         marks: marks_an_index,

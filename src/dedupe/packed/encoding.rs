@@ -126,8 +126,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Begins a section. The header of the section will be in the same chunk as the bytes of the
-    /// next [`Writer::room`].
+    /// Begins a section. The header of the section is written to the same chunk as the bytes
+    /// requested by the next call of [`Writer::room`].
     pub(super) fn open(&mut self, kind: PartKind, head: &[u8]) {
         self.close();
         self.section = Some((self.bytes.len(), kind));

@@ -59,7 +59,7 @@ impl<'a> Args<'a> {
         self.at + 1
     }
 
-    /// Reads the next argument. Errors call the argument `name`.
+    /// Reads the next argument. Error messages use `name` for the argument.
     ///
     /// # Errors
     /// `ERR` if the argument is missing.
@@ -164,7 +164,7 @@ impl<'a> Args<'a> {
         format!("{what} (argument {})", self.position() + 1)
     }
 
-    /// Returns the error for a next argument that is missing or does not match this syntax.
+    /// Returns the error to report if the next argument is missing or does not match this syntax.
     #[cold]
     pub fn expected(&self, syntax: &str) -> Error {
         self.wrong_next(&match self.peek() {

@@ -107,7 +107,7 @@ pub fn arity(args: &[Arg]) -> i32 {
     }
 }
 
-/// Replaces each [`block`] without a name with its parts.
+/// Replaces each unnamed [`block`] by its parts.
 pub fn flat<const N: usize>(args: [Arg; N]) -> Vec<Arg> {
     let mut flat = Vec::with_capacity(N);
     for arg in args {

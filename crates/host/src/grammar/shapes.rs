@@ -289,8 +289,8 @@ impl<S> After<S> {
         }
     }
 
-    /// Reads the keyword as a plain value if no argument follows it, for positions at which both
-    /// are valid.
+    /// Reads the keyword as a plain value if it is the last argument. Use this at positions where
+    /// both a keyword and a value are valid.
     pub fn or_value(self) -> After<S> {
         let may_be_value = true;
         After {

@@ -114,8 +114,8 @@ impl<N: Native> MemoryKeyspace<N> {
     /// entries again.
     fn repeats(&mut self) -> bool {
         self.steps = self.steps.wrapping_add(1);
-        // A scan may run inside another, so a repetition at regular steps could repeat one scan
-        // forever.
+        // If a scan runs inside another scan, a repetition at regular intervals could repeat the
+        // same step of one scan forever.
         let scattered = self.steps.wrapping_mul(0x9e37_79b9) >> 16;
         self.repeat_every > 0 && scattered.is_multiple_of(self.repeat_every)
     }

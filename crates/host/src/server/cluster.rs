@@ -10,7 +10,7 @@
 //!   new keys, which the server requires to be created on the other node.)
 //!
 //! Otherwise, the client gets the reply that the server would send for a command that names all
-//! these keys: `MOVED`, `ASK` if the key with the name of the prefix has left, `TRYAGAIN`, or
+//! these keys: `MOVED`, `ASK` (if the key with the name of the prefix has left), `TRYAGAIN`, or
 //! `CLUSTERDOWN`. Some servers redirect a command by its prefix before it reaches the module;
 //! others (Redis 8.6) do not.
 //!

@@ -164,7 +164,7 @@ pub fn submit(ctx: Ctx, id: JobId, mut job: Box<dyn Slices>, may_attach: bool) -
     Submitted::Waiting
 }
 
-/// Queues a job that no client waits for, unless the same work is queued already.
+/// Queues a job for which no client waits, unless the same work is already queued.
 pub fn start_unattended(id: JobId, job: Box<dyn Slices>) {
     let mut runner = RUNNER.borrow();
     if runner.queues.iter().flatten().any(|queued| queued.id == id) {

@@ -12,7 +12,7 @@
 //! server forks, and all later writes as commands. A reconnecting replica can resume only if the
 //! server kept a backlog. Therefore, a server with a backlog is treated like a server with
 //! replicas. In a cluster, all changes are sent, because slots can migrate to other nodes without
-//! these events.
+//! causing any of these events.
 //!
 //! The answer for keyspace events is certain until the configuration changes or a module is loaded
 //! or unloaded.

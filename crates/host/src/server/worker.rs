@@ -1,10 +1,10 @@
 //! Worker threads that run commands while their clients are blocked.
 //!
 //! A task gets all its input when it is submitted, because only the main thread may read keys. The
-//! worker thread also builds the reply, so that a long reply delays no other client; the main
-//! thread only passes it on. Threads work in turns: if other tasks are waiting, the current task
-//! returns to the queue after a turn. In addition to the threads for all tasks, one thread runs
-//! only light tasks, so that these never wait for a long turn.
+//! worker thread also builds the reply, so that a long reply does not delay other clients; the main
+//! thread only passes the reply on. Threads work in turns: if other tasks are waiting, the current
+//! task returns to the queue after a turn. In addition to the threads for all tasks, one thread
+//! runs only light tasks, so that these never wait for a long turn.
 
 use std::os::raw::{c_int, c_void};
 use std::ptr;

@@ -266,7 +266,8 @@ impl EndRecord {
         Ok(place)
     }
 
-    /// Uses the numbers of the zip64 record that a locator refers to, and returns the offset of that record.
+    /// Replaces the numbers by those of the zip64 record to which a locator refers, and returns the offset
+    /// of that record.
     fn take_zip64(
         &mut self,
         mut locator: Numbers<'_>,

@@ -209,8 +209,8 @@ const NO_FIELD: &str = "the record header is not valid: \"no field\" is not a fi
 const TOO_LONG: &str = "the record header is not valid: it is longer than 65536 bytes";
 const DESCRIPTION: &str = "the record header is not valid: the line of the ARC record: it describes the ARC file and is not a capture";
 
-/// Name of a record, and the expected results: of a file with the record, of the record alone, and of the record in a
-/// gzip member.
+/// Name of a record, and the expected results of reading a file with the record, the record alone, and the record in
+/// a gzip member.
 const EXPECTED: &[(&str, &str, &str, &str)] = &[
     ("plain", "Response 34 at 0", "Response 34", "Response 34"),
     (

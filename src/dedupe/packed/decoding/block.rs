@@ -1,4 +1,4 @@
-//! Blocks of records: checks each record, and stores it unchanged.
+//! Loads blocks of records: checks each record, and stores it unchanged.
 
 use super::Wrong;
 use crate::dedupe::packed::Packed;

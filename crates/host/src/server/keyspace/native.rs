@@ -70,8 +70,8 @@ impl Gathered {
     }
 }
 
-/// Number of reads for which a [`Place`] is used before the key is opened again. The server counts
-/// only opened keys as used: it would evict a key that is never opened.
+/// Number of reads for which a [`Place`] is used before the key is opened again. The server
+/// considers only opened keys as used, so it would evict a key that is never opened.
 const READS: u32 = 256;
 
 /// The place in memory of a key's value, for reads that do not open the key. Drop the place when
