@@ -33,9 +33,9 @@ pub struct Gather<N> {
     merging: N,
     added: N,
     numbers: Numbers,
-    /// True if hashes that another crawl owns must be skipped if plain clients committed this
-    /// crawl, because the lists of holders then lack this crawl. A commit may safely treat such
-    /// hashes as new, but other jobs must not change them.
+    /// True if a crawl that plain clients committed must skip the hashes that another crawl owns,
+    /// because the lists of holders then lack this crawl. A commit may safely treat such hashes as
+    /// new, but other jobs must not change them.
     spare_unrecorded: bool,
 }
 

@@ -174,7 +174,7 @@ impl Texts {
         }
     }
 
-    /// Returns the length of a string, in bytes; or `None` if the string cannot be expanded.
+    /// Returns the length of a string, in bytes, or `None` if the string cannot be expanded.
     #[cfg(test)]
     pub fn len(&self, table: u16, bytes: &[u8]) -> Option<usize> {
         if let Some(text) = verbatim(bytes) {

@@ -263,7 +263,7 @@ impl Subject {
                 return column.ok_or_else(|| UnknownField::column(*number));
             }
         };
-        // A field is known or unknown by its name and the format, whatever fields this line has: any
+        // The name and the format decide whether a field is known, not the fields of this line: any
         // plausible name may be the name of a JSON field.
         let may_be = field.is_plausible() && line.format() == Format::Cdxj;
         if *dialect == Dialect::Ia && !field.is_standard() && !may_be {
