@@ -271,7 +271,7 @@ impl<S: Ask> Frontier<S> {
     ///
     /// # Errors
     /// `PLAIN` when the frontier is not packed, `KNOWN` when the execution has URIs that were queued
-    /// before it remembered any, or another server or connection error. After an error of the
+    /// before it remembered its URLs, or another server or connection error. After an error of the
     /// server, nothing is queued.
     pub fn discover(
         &self,
@@ -355,7 +355,7 @@ impl<S: Ask> Frontier<S> {
     ///
     /// # Errors
     /// `PLAIN` when the frontier is not packed, `KNOWN` when the execution has URIs that were queued
-    /// before it remembered any, or another server or connection error. After an error of the
+    /// before it remembered its URLs, or another server or connection error. After an error of the
     /// server, nothing has changed.
     pub fn settle(
         &self,
@@ -567,7 +567,7 @@ impl<S: Ask> Frontier<S> {
     ///
     /// # Errors
     /// `PLAIN` when the frontier is not packed, `KNOWN` when the execution has a space with other options, or
-    /// URIs that were queued before it remembered any; or another server or connection error.
+    /// URIs that were queued before it remembered its URLs; or another server or connection error.
     pub fn space(&self, execution: impl AsRef<[u8]>, options: &Space<'_>) -> S::Answer<()> {
         let mut space = self.command("CHG.SPACE");
         space.arg(execution.as_ref()).arg("BITS");

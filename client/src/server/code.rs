@@ -90,7 +90,7 @@ codes! {
     /// The command needs a packed frontier.
     Plain = "PLAIN",
     /// The command does not work with the known URLs of the execution, or with URIs that were queued
-    /// before it remembered any.
+    /// before it remembered its URLs.
     Known = "KNOWN",
 
     /// Invalid expression, filter spec or template.

@@ -315,9 +315,9 @@ impl<'a> Heads<'a> {
         }))
     }
 
-    /// Consumes records of a valid page that are before a position, up to the first record that differs from its predecessor in
-    /// execution or depth, or that has long numbers. `common` is the length of the common prefix of `uri` and the
-    /// URI of the last record.
+    /// Consumes records of a valid page that are before a position, up to the first record that differs from its
+    /// predecessor in execution or depth, or that has long numbers. `common` is the length of the common prefix of
+    /// `uri` and the URI of the last record.
     pub(super) fn skip_run(&mut self, until: Position, uri: &[u8], common: &mut usize) {
         /// The bits of the first four bytes of a record that are fixed if all its numbers are short: the two lowest bits
         /// of the first byte, and the highest bit of each other one.
