@@ -1,5 +1,5 @@
-//! Shows an index or a frontier in the same way in both storages: the plain keys that it has, or
-//! would have if it were not packed.
+//! Shows an index or a frontier independently of its storage: the plain keys that it has, or would have
+//! if it were not packed.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -113,8 +113,8 @@ fn all_dumps(c: &mut Wire, prefix: &[u8]) -> Dumps {
     dumps(c, keys)
 }
 
-/// Empties a server, and restores these keys on it. Uses a transaction, because the module creates missing
-/// markers.
+/// Empties a server, and restores these keys on it. Uses a transaction, because the module would create missing
+/// markers between the commands.
 #[track_caller]
 fn restore(c: &mut Wire, dumps: &Dumps) {
     let [begin, flush, end] =

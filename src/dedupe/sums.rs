@@ -138,8 +138,8 @@ pub fn uncertain_size<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) 
     Ok(baseline.uncertain_size(ks)?.saturating_add(more.max(0)))
 }
 
-/// Returns the differences between the sums and the counts of the committed crawls, if one of
-/// `crawls` may have caused them.
+/// Compares the sums with the counts of the committed crawls, if one of `crawls` may have caused a
+/// difference, and returns the differences.
 pub async fn lacks<K: Store>(lent: &Lent<K>, crawls: &[Vec<u8>]) -> Result<Lacks> {
     let mut may_lack = false;
     for crawl in crawls {

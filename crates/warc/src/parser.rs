@@ -12,7 +12,7 @@ pub enum After {
     More,
     /// The gzip member ends.
     Member,
-    /// The requested range of the file ends, so the bytes after it are unknown.
+    /// The data ends with the requested range of the file; the bytes after it are unknown.
     Range,
     /// The file ends.
     File,

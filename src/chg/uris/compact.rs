@@ -147,7 +147,9 @@ impl Uris {
         if fits && uris.is_sound() && uris.ids().all(knows) {
             Ok(uris)
         } else {
-            Err(Malformed("has a group whose URIs do not add up"))
+            Err(Malformed(
+                "has a group whose number of URIs does not match its URIs",
+            ))
         }
     }
 

@@ -548,13 +548,13 @@ impl Tree {
     fn page(&self, number: u32) -> &Page {
         self.pages
             .get(&number)
-            .expect("every page in the order exists")
+            .expect("every page in the list of pages exists")
     }
 
     /// Changes a page, and updates the memory use.
     fn change<T>(&mut self, number: u32, change: impl FnOnce(&mut Page) -> T) -> T {
         let page = self.pages.get_mut(&number);
-        let page = page.expect("every page in the order exists");
+        let page = page.expect("every page in the list of pages exists");
         self.bytes -= page.memory();
         let changed = change(page);
         self.bytes += page.memory();
@@ -669,7 +669,7 @@ impl Tree {
     fn append(&mut self, left: u32, (bound, number): (Position, u32)) {
         self.order.remove(&bound);
         let right = self.pages.remove(&number);
-        let right = right.expect("every page in the order exists");
+        let right = right.expect("every page in the list of pages exists");
         self.bytes -= right.memory();
         right.walk(Position::first_of(0), &mut |record| {
             self.unnote(record.place.execution, record.uri, number);

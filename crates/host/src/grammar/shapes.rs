@@ -76,7 +76,7 @@ impl Bytes {
         Bytes { least: 0, ..self }
     }
 
-    /// Puts a keyword before the bytes. Errors use the keyword as the name of the bytes.
+    /// Puts a keyword before the bytes. Error messages refer to the bytes by the keyword.
     pub fn after(self, word: &'static str) -> After<Bytes> {
         let called = word;
         After::new(word, Bytes { called, ..self })

@@ -129,7 +129,8 @@ fn is_entry(name: &str) -> bool {
     name.ends_with(ENTRY) && !name.starts_with('.')
 }
 
-/// Returns the entry of a file or folder that is being built or removed, or of a builder's description.
+/// Returns the entry to which a file or folder belongs that is being built or removed, or a file that describes a
+/// builder.
 fn entry_left(name: &str) -> Option<&str> {
     if let Some(entry) = name.strip_suffix(".owner") {
         return is_entry(entry).then_some(entry);

@@ -238,8 +238,8 @@ fn escaped_login(text: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(
-        "the login in the URL is ambiguous: write %2F, %3F, %23 and %40 for /, ?, # and @ in a user name or password; \
-         if the key contains an @, write the database number before the key, and neither / nor host:port after the @"
+        "the login in the URL is ambiguous: in a user name or password, write %2F, %3F, %23 and %40 for /, ?, # and @; \
+         if the key contains an @, write the database number before the key, and no / or host:port after the @"
             .to_owned(),
     )
 }

@@ -290,7 +290,7 @@ fn endless_source_is_cut_off() {
         assert!(errors.contains("bad"), "{kind}: {errors:?}");
         assert!(answer.body.len() < 10 * BYTES, "{kind}");
     };
-    // The source sends responses without a line, without a row, and without new rows.
+    // The source sends responses of three kinds: without lines, without rows, and with known rows only.
     for bytes in [
         &b"aaaaaaaaaaaaaaaa"[..],
         b"<a>; rel=\"b\",\n",

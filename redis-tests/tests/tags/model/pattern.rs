@@ -115,7 +115,7 @@ impl Pattern {
         (0..=text.len()).find_map(|at| self.at(text, at, false))
     }
 
-    /// Returns the match of the whole text.
+    /// Returns the match if it covers the whole text.
     pub fn full(&self, text: &[u8]) -> Option<Captures> {
         self.at(text, 0, true)
     }

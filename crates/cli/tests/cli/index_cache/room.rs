@@ -175,8 +175,8 @@ fn recently_used_entry_is_kept() {
 fn entries_are_evicted_until_enough_space_is_free() {
     let stage = built();
     assert!(gone(&gc(&stage, "--min-free 1", 0)).is_empty());
-    // Require more free space than any file system has: everything is removed, and the limit is
-    // still exceeded.
+    // Require more free space than any file system has: everything is removed, and the free space is
+    // still too small.
     let words = "--min-free 9000000TB";
     let done = gc(&stage, words, 1);
     assert_eq!(gone(&done).len(), 8);

@@ -162,7 +162,7 @@ fn queued_entries_of_imported_files_are_dequeued() {
     after.assert_same(&before, "packages queued by other importers");
 }
 
-/// Imports everything except the crawls `gone`, and removes unlisted crawls.
+/// Imports everything except the crawls in `gone`, and removes the crawls that this import does not list.
 fn removing(stage: &Stage, gone: &[&str]) -> Value {
     let rest = stage.files_that(|entry| !gone.contains(&&entry.crawl[..]));
     let import = stage.import_of(stage.folder.manifest_of("rest.json", &rest));

@@ -23,7 +23,7 @@ fn settle(shared: &Arc<Shared>) -> Vec<String> {
 
 /// Returns the rows in the indexes that queries search, and the number of files that are not indexed.
 fn rows(shared: &Arc<Shared>) -> (Vec<String>, u64) {
-    // The folder is dropped at the end of the function without stopping the work of the test.
+    // Never drop the value, because that would stop the indexing that the test waits for.
     let folder = std::mem::ManuallyDrop::new(WarcFolder(Arc::clone(shared)));
     let Indexes { walk, waiting } = folder.indexes();
     let texts = walk

@@ -16,7 +16,7 @@ const STEPS: [&str; 4] = [
     "`RELEASE`",
 ];
 
-/// Targets of each step, compared with Veidemann's commands and with the atomic scripts.
+/// Performance targets of each step, as ratios to Veidemann's commands and to the atomic scripts.
 const TARGETS: [[Goal; 2]; 4] = [
     [targets::ADD_SEED, targets::ADD_SCRIPT],
     [targets::ADD_SEED, targets::ADD_SCRIPT],

@@ -37,8 +37,8 @@ pub fn member(bytes: &[u8], number: usize) -> Vec<u8> {
     member.finish().unwrap()
 }
 
-/// Writes all records and their index lines: WARC and ARC records into one file each. If `is_packed`, each record
-/// becomes a gzip member.
+/// Writes all records and their index lines: WARC records to one file, and ARC records to another one. If
+/// `is_packed`, each record becomes a gzip member.
 pub fn store(shelf: &mut Shelf, cases: &[Case], name: &str, is_packed: bool, has_length: bool) {
     for (ending, is_arc) in [("warc", false), ("arc", true)] {
         let file = format!("{name}.{ending}{}", if is_packed { ".gz" } else { "" });

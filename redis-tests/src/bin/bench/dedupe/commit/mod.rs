@@ -74,7 +74,7 @@ impl Measured {
             index_digest(&scene.plain),
             "same index as the script's"
         );
-        // The loop takes half a minute and is far from the goal, so one run is enough.
+        // The loop takes half a minute, which decides the comparison by far, so one run is enough.
         if self.client == 0.0 {
             reset(&mut scene.plain);
             self.client = run.client_loop(&scene.plain);
