@@ -89,7 +89,7 @@ class FailoverTest(unittest.TestCase):
         for worker in self.workers:
             worker.send_signal(signal.SIGINT)
         for worker in self.workers:
-            _, errors = worker.communicate(timeout=60)
+            _, errors = worker.communicate(timeout=180)
             self.assertEqual(worker.returncode, 0, f"{worker.args}: {errors[-4000:]}")
         lines = self.lines()
         self.assertEqual(

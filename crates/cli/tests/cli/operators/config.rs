@@ -115,7 +115,7 @@ fn server_that_answers_for_any_host_is_noted() {
         std::fs::write(folder.path().join("config.yaml"), text).unwrap();
         let checked = crawlspace(folder.path(), "config check config.yaml").exits(0);
         assert_eq!(checked.out, "OK\n");
-        let note = "config.yaml: hosts is not set: ";
+        let note = "config.yaml: note: hosts is not set: ";
         assert_eq!(
             checked.errors.starts_with(note),
             noted,
