@@ -43,21 +43,21 @@ const MEASURED: &[(&str, &[&str])] = &[
              | {100M| D6 | after a restart: `used_memory` |} GB |",
             "| … in the RDB file | {ours| D7 | RDB file per hash, packed |} \
              (plain: {ours|  | RDB file per hash, plain keys |}) | {100M| D7 | RDB file per hash, packed |} GB |",
-            "a frontier that does not store its URIs | {ours|  | memory per group, URIs kept elsewhere |} \
+            "a plain frontier that does not store its URIs | {ours|  | memory per group, URIs kept elsewhere |} \
              | {100M|  | memory per group, URIs kept elsewhere |} GB |",
-            "alone in its group | {ours|  | memory per kept URI, 1 in each group |} \
+            "stored in a plain frontier, with one URI per group | {ours|  | memory per kept URI, 1 in each group |} \
              | {100M|  | memory per kept URI, 1 in each group |} GB |",
-            "| … ten in each group | {ours|  | memory per kept URI, 10 in each group |} \
+            "| … with ten URIs per group | {ours|  | memory per kept URI, 10 in each group |} \
              | {100M|  | memory per kept URI, 10 in each group |} GB |",
-            "| … a thousand in each group | {ours|  | memory per kept URI, 1000 in each group |} \
+            "| … with a thousand URIs per group | {ours|  | memory per kept URI, 1000 in each group |} \
              | {100M|  | memory per kept URI, 1000 in each group |} GB |",
             "frontier that does not store its URIs | {ours|  | memory per group, URIs kept elsewhere, packed |} \
              | {100M|  | memory per group, URIs kept elsewhere, packed |} GB |",
-            "packed frontier keeps, alone in its group | {ours|  | memory per kept URI, 1 in each group, packed |} \
+            "stored in a packed frontier, with one URI per group | {ours|  | memory per kept URI, 1 in each group, packed |} \
              | {100M|  | memory per kept URI, 1 in each group, packed |} GB |",
-            "| … ten in each group, packed | {ours|  | memory per kept URI, 10 in each group, packed |} \
+            "| … packed, with ten URIs per group | {ours|  | memory per kept URI, 10 in each group, packed |} \
              | {100M|  | memory per kept URI, 10 in each group, packed |} GB |",
-            "| … a thousand in each group, packed | {ours|  | memory per kept URI, 1000 in each group, packed |} \
+            "| … packed, with a thousand URIs per group | {ours|  | memory per kept URI, 1000 in each group, packed |} \
              | {100M|  | memory per kept URI, 1000 in each group, packed |} GB |",
             "| record with a tag | {ours|  | memory per tagged record |} \
              | {100M|  | memory per tagged record |} GB |",
@@ -72,11 +72,11 @@ const MEASURED: &[(&str, &[&str])] = &[
         &[
             "| a group whose URIs the crawler keeps | {ours|  | memory per group, URIs kept elsewhere |} B \
              | {ours|  | memory per group, URIs kept elsewhere, packed |} B |",
-            "| a URI that is alone in its group | {ours|  | memory per kept URI, 1 in each group |} B \
+            "| a stored URI, with one URI per group | {ours|  | memory per kept URI, 1 in each group |} B \
              | {ours|  | memory per kept URI, 1 in each group, packed |} B |",
-            "| a URI, ten in each group | {ours|  | memory per kept URI, 10 in each group |} B \
+            "| a stored URI, with ten URIs per group | {ours|  | memory per kept URI, 10 in each group |} B \
              | {ours|  | memory per kept URI, 10 in each group, packed |} B |",
-            "| a URI, a thousand in each group | {ours|  | memory per kept URI, 1000 in each group |} B \
+            "| a stored URI, with a thousand URIs per group | {ours|  | memory per kept URI, 1000 in each group |} B \
              | {ours|  | memory per kept URI, 1000 in each group, packed |} B |",
         ],
     ),
