@@ -79,7 +79,7 @@ targets! {
     KNOWN_FILE           "K1" "RDB file per done URL"                                 AtMost(18.0, "B");
     KNOWN_TIME           "K1" "time of `DISCOVER` of a known URL"                     AtMost(2.0, "µs");
     NEW_TIME             "K1" "time of `DISCOVER` of a new URL against `ADDURI`"      AtMost(1.15, "×");
-    NEXT_EXECUTION       "K1" "time of `NEXT … EXECUTION` behind due groups of others" AtMost(50.0, "µs");
+    NEXT_EXECUTION       "K1" "time of `NEXT … EXECUTION` behind due groups of other executions" AtMost(50.0, "µs");
     GRPC_KNOWN           "G1" "PutDiscovered of known URLs against 150 000 per second" AtLeast(1.0);
     GRPC_NEW             "G1" "PutDiscovered of new URLs against 70 000 per second"   AtLeast(1.0);
     GRPC_SINGLE          "G1" "PutURLs of new URLs against 40 000 per second"         AtLeast(1.0);

@@ -92,7 +92,7 @@ fn findings(sizes: &[u64; 3], costs: &[[[Costs; 4]; 3]; 3], swept: &Costs) -> Fi
                 ours.commands.over(&lua.commands), of_lua;
         }
         let ratio = ours.commands.over(&seed.commands);
-        ratios.push(format!("{what} {:.2}", ratio.median()));
+        ratios.push(format!("{:.2} for {what}", ratio.median()));
     }
     for (step, what) in STEPS.iter().enumerate() {
         let medians = |kind: usize| [0, 2].map(|size| costs[size][kind][step].commands.median());
@@ -106,9 +106,9 @@ fn findings(sizes: &[u64; 3], costs: &[[[Costs; 4]; 3]; 3], swept: &Costs) -> Fi
             "C2", format!("{what}, time added by {many} groups instead of {few}"), "one atomic Lua script",
                 shown(0), shown(2), ours.max(0.0) / lua.max(0.01), targets::GROWTH;
         }
-        others.push(format!("{what} {}", shown(1)));
+        others.push(format!("{} for {what}", shown(1)));
     }
-    note!(found, "cost.md"; ratios = ratios.join(", "), swept = swept.commands.median());
-    note!(found, "growth.md"; others = others.join(", "));
+    note!(found, "cost.md"; ratios = ratios.join("; "), swept = swept.commands.median());
+    note!(found, "growth.md"; others = others.join("; "));
     found
 }

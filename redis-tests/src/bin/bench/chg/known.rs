@@ -206,7 +206,7 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     let next = plan.repeat("K1: NEXT … EXECUTION");
     let next: Series = next.map(|_| next_of_execution(hosts, behind)).collect();
     table! { found;
-        "K1", format!("`NEXT … EXECUTION` behind {} due groups of others", grouped(behind)), "–",
+        "K1", format!("`NEXT … EXECUTION` behind {} due groups of other executions", grouped(behind)), "–",
             micros(&next), "", next, targets::NEXT_EXECUTION;
     }
     note!(found, "known.md"; urls = grouped(urls), set = set.median(), new = new.median());

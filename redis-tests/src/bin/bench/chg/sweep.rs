@@ -140,7 +140,7 @@ fn findings(
         "C3", "the whole sweep", script, &our_time, &their_time,
             theirs.loaded.seconds.over(&ours.loaded.seconds), Goal::Known;
         "C3", MEANWHILE, script, &our_wait, &their_wait, ours.loaded.above_idle(), targets::SWEEP_OTHERS;
-        "C3", format!("`NEXT` without a sweep, {groups} groups due"), "few of the same number of groups due",
+        "C3", format!("`NEXT` without a sweep, {groups} groups due"), "the same number of groups, few of them due",
             due.shown(micros), usual.shown(micros), due.over(usual), targets::WITHOUT_SWEEP;
     }
     note!(found, "sweep.md";

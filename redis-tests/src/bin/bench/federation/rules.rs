@@ -71,7 +71,7 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
             cost.push((ruled.1 - open.1) / rows as f64 * 1e9);
         }
         table! { found;
-            "U3", format!("{} access rules, {what} with {rows} rows: a row", grouped(rules)), "no rules",
+            "U3", format!("{} access rules, {what} with {rows} rows: time added per row", grouped(rules)), "no rules",
                 with.shown(rate), without.shown(rate), &cost, goal;
         }
     }

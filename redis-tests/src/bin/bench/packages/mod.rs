@@ -20,7 +20,7 @@ pub fn measure(plan: &Plan) -> Section {
         ("P2", &|| {
             rows(
                 "P2",
-                "the client that it names",
+                "the client alone",
                 targets::JAVASCRIPT,
                 &javascript(plan),
             )

@@ -95,7 +95,7 @@ fn rows(stops: &[Stop], end: &End) -> Findings {
     table! { found;
         "D1", format!("`LOOKUP` of one hash, pipeline depth 32, packed, {size}"), "one plain `HGET` on a hash with as many fields",
             last.lookups.shown(rate), last.hgets.shown(rate), last.lookups.over(&last.hgets), targets::LOOKUP_PACKED_LARGE;
-        "D5", format!("`COMMIT`, a hash, at {size}"), before, last.commits.shown(nanos), first.commits.shown(nanos),
+        "D5", format!("`COMMIT` per hash, at {size}"), before, last.commits.shown(nanos), first.commits.shown(nanos),
             last.commits.median() / first.commits.median(), Goal::Known;
         "D5", "longest slice while the index was filled", "–", slice(last.slice), "", last.slice, targets::COMMIT_SLICE;
         "D8", format!("`REMOVE` of {} hashes", grouped(end.removed.unsigned_abs())), "–", removed.shown(time), "",
