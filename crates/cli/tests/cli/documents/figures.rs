@@ -211,7 +211,7 @@ const CONSTANTS: &[(&str, &[&str])] = &[
         "docs/commands/README.md",
         &[
             "up to {crates/compact/src/limits.rs every::PREFIX_BYTES}, any bytes",
-            "any 1 to {crates/compact/src/limits.rs chg::ID_BYTES} bytes:",
+            "any 1 to {crates/compact/src/limits.rs chg::ID_BYTES} bytes, for example",
             "at most {src/chg/past.rs MAX_PAST} |",
             "name up to {crates/host/src/server/info.rs MAX_JOBS} items of each kind",
         ],
@@ -225,19 +225,19 @@ const CONSTANTS: &[(&str, &[&str])] = &[
     ),
     (
         "docs/commands/tags.list.md",
-        &["; {crates/compact/src/limits.rs tags::COUNT} without it |"],
+        &["; {crates/compact/src/limits.rs tags::COUNT} by default |"],
     ),
     (
         "docs/commands/tags.scan.md",
-        &["; {crates/compact/src/limits.rs tags::COUNT} without it |"],
+        &["; {crates/compact/src/limits.rs tags::COUNT} by default |"],
     ),
     (
         "docs/commands/chg.list.md",
-        &["; {crates/compact/src/limits.rs chg::COUNT} without it |"],
+        &["; {crates/compact/src/limits.rs chg::COUNT} by default |"],
     ),
     (
         "docs/commands/chg.uris.md",
-        &["; {crates/compact/src/limits.rs chg::COUNT} without it |"],
+        &["; {crates/compact/src/limits.rs chg::COUNT} by default |"],
     ),
     (
         "docs/commands/chg.next.md",
@@ -245,7 +245,7 @@ const CONSTANTS: &[(&str, &[&str])] = &[
     ),
     (
         "docs/commands/chg.check.md",
-        &["the first {src/chg/check/mod.rs MAX_PROBLEMS} |"],
+        &["the first {src/chg/check/mod.rs MAX_PROBLEMS} problems |"],
     ),
     (
         "docs/commands/chg.expired.md",
@@ -283,12 +283,12 @@ const CONSTANTS: &[(&str, &[&str])] = &[
         "docs/commands/tags.filter.md",
         &[
             "an expression of more than {crates/compact/src/limits.rs tags::EXPRESSION_BYTES}, a condition of more than \
-             {src/tags/expression/bounds.rs MAX_CLAUSES} parts with all points in it, points nested more than \
-             {src/tags/resolve.rs MAX_DEPTH} deep, regexes that are together as large as \
+             {src/tags/expression/bounds.rs MAX_CLAUSES} parts (including the parts of its access points), access \
+             points nested more than {src/tags/resolve.rs MAX_DEPTH} deep, regexes that are together as large as \
              {src/tags/expression/bounds.rs PATTERN_BYTES} of text;",
             "a batch of more than {src/tags/commands/filtering.rs AT_ONCE_BYTES} or 2 seconds; more than 10 million tags",
-            "a regex of more than {crates/cdx/src/pattern.rs HEAVY_ALTERNATIVES} alternatives, also in any rule or point; \
-             {src/tags/expression/bounds.rs FEW_PATTERN_BYTES} of filters; \
+            "a regex of more than {crates/cdx/src/pattern.rs HEAVY_ALTERNATIVES} alternatives (including regexes in rules and \
+             access points), {src/tags/expression/bounds.rs FEW_PATTERN_BYTES} of filters, or a condition of \
              {src/tags/expression/bounds.rs FEW_CLAUSES} parts",
             "of more than {src/tags/view.rs READERS_LINE_BYTES} bytes ({src/tags/view.rs LINE_BYTES} for the regexes of \
              rules)",
@@ -302,8 +302,9 @@ const CONSTANTS: &[(&str, &[&str])] = &[
         "docs/commands/tags.pointset.md",
         &[
             "longer than {crates/compact/src/limits.rs tags::EXPRESSION_BYTES}, or has more than \
-             {src/tags/expression/bounds.rs MAX_CLAUSES} parts, which no filter can use; or there are \
-             {crates/compact/src/limits.rs tags::MAX_POINTS} points, or {crates/compact/src/limits.rs tags::MAX_PATTERNS} whose names are patterns |",
+             {src/tags/expression/bounds.rs MAX_CLAUSES} parts, so that no filter could use it; or the space already \
+             has {crates/compact/src/limits.rs tags::MAX_POINTS} points, or {crates/compact/src/limits.rs tags::MAX_PATTERNS} points whose names \
+             are patterns |",
         ],
     ),
     (
