@@ -51,7 +51,7 @@ const HEADLINES: &[Headline] = headlines! {
     "chg" ["C1", "pages, one client, no pipeline: `RELEASE … DONE … NEXT`", "Veidemann's sequence, 14 round trips"]
         "Pages per second, one client", "Veidemann's scripts, 14 round trips",
         "A worker waits for one round trip per page.";
-    "chg" ["C5", "pages, 64 connections: `RELEASE … DONE … NEXT`", "one atomic Lua script that does both"]
+    "chg" ["C5", "pages, 64 connections: `RELEASE … DONE … NEXT`", "one atomic Lua script for release and lease"]
         "Pages per second, 64 connections", "one atomic Lua script",
         "One server serves more workers than with scripts.";
     "chg" ["C4", "`NEXT BLOCK`, from the due time to the lease: p50 / p99 / max; p99", "a worker that polls every 50 ms, `BRPOP`"]

@@ -55,7 +55,7 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
         let micros = |micros: &Series| micros.shown(|micros| format!("{micros:.2} µs"));
         let [bare, logged] = &times.processor;
         table! { found;
-            "log", format!("processor time per page with both, {storage}"), "without both",
+            "log", format!("processor time per page with file and replica, {storage}"), "without file and replica",
                 micros(logged), micros(bare), added(bare, logged), goal;
         }
     }

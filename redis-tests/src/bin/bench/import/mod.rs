@@ -225,7 +225,7 @@ fn small_crawls(plan: &Plan) -> Findings {
         };
         (sent, all) = (of(&|name| !of_the_module(name)), of(&|_| true));
     }
-    let what = "server time per file, each of its own crawl";
+    let what = "server time per file, if each file is a crawl";
     let per_file = format!("{:.2} ms", times.median());
     table! { found;
         "I3", what, "the goal", per_file, "–", times, targets::SMALL_FILE;
