@@ -63,8 +63,9 @@ async fn closed_queues_do_not_delay_the_others() {
     }
     assert_eq!(client.get(0, 1).await.len(), closed);
     let beside = deliver(&stage, &mut client, "second").await;
-    // Times of a few milliseconds are compared only at full size, where nothing else runs.
+    // A look at each of 100 000 closed queues would take a hundred times as long; other tests that run at the same
+    // time change the times by less than ten.
     if packages::at_full_size() {
-        assert!(beside < alone * 2, "{beside:?}, {alone:?} without them");
+        assert!(beside < alone * 10, "{beside:?}, {alone:?} without them");
     }
 }
