@@ -84,7 +84,7 @@ impl<K: Store> Drops<K> {
         self.jobs.iter().any(|name| name.strong_count() > 0)
     }
 
-    /// Refuses URIs of an execution until a time. If an earlier call set a later time, keeps that
+    /// Refuses URIs of an execution until the given time. If an earlier call set a later time, keeps that
     /// time.
     pub(super) fn mark(&mut self, ks: &mut K, execution: &[u8], until: Millis) -> Result<()> {
         let marks = self.marks(ks)?;

@@ -155,7 +155,8 @@ pub const MAX_SAMPLES: u64 = 64;
 /// The subject of `STATS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figures<'a> {
-    /// An index, whose memory is estimated from this number of crawls of each set.
+    /// An index. Its memory is estimated from a sample of this number of crawls in progress and as many committed
+    /// ones.
     Sampled(u64),
     /// A crawl.
     Crawl(&'a [u8]),

@@ -276,7 +276,7 @@ impl Space {
             removed += more;
         }
         if kind == Tagged::Tag && removed > 0 {
-            // The index may already have dropped the name, so record the tag by its name.
+            // The index may already have dropped the name, so the number of the tag may be invalid: record its name.
             self.note_tag(id);
         }
         removed

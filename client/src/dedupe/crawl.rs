@@ -92,7 +92,7 @@ impl<S: Ask> Index<S> {
     ///
     /// # Errors
     /// `NOCRAWL` when the crawl does not exist, `CANCELED` when another client cancelled it during
-    /// the commit, `REMOVING`; or a connection error.
+    /// the commit, `REMOVING` if the crawl is being removed, or a connection error.
     pub fn commit(&self, crawl: impl AsRef<[u8]>) -> S::Answer<Committed> {
         let crawl = crawl.as_ref();
         let mut commit = self.command("DEDUPE.COMMIT");
@@ -114,8 +114,8 @@ impl<S: Ask> Index<S> {
     ///
     /// # Errors
     /// `NOCRAWL` when the crawl does not exist, or, after a retry, when the first attempt
-    /// cancelled it. `COMMITTED` if the crawl has no uncommitted records, `REMOVING`; or a
-    /// connection error.
+    /// cancelled it. `COMMITTED` if the crawl has no uncommitted records, `REMOVING` if the crawl is
+    /// being removed, or a connection error.
     pub fn cancel(&self, crawl: impl AsRef<[u8]>) -> S::Answer<u64> {
         let crawl = crawl.as_ref();
         let mut cancel = self.command("DEDUPE.CANCEL");

@@ -242,7 +242,7 @@ mod tests {
     }
 
     proptest! {
-        /// A walk returns every entry that exists from its first step to its last.
+        /// A walk returns every entry that exists during the whole walk.
         #[test]
         fn scan_of_a_changing_table_misses_nothing(
             stays in proptest::collection::btree_set(any::<u64>(), 1..100),

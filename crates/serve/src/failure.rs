@@ -23,7 +23,7 @@ pub(crate) enum Failure {
     TooMany,
     /// The limits of all selected sources are exceeded.
     #[error(
-        "every source exceeds its limits of bytes and rows (max_bytes, max_rows), or the limit of rows to sort: \
+        "every source exceeds max_bytes, max_rows or the maximum number of rows to sort: \
          narrow the query with from, to or filter, or set limit"
     )]
     TooMuch,

@@ -55,7 +55,7 @@ impl FrontierModel {
         }
     }
 
-    /// Makes a member wait for a closed gate: in `chg_wait` as the representative of all members,
+    /// Makes a member wait until its gate opens: in `chg_wait` as the representative of all members,
     /// or in the gate's queue. A member that becomes due after the gate opens waits in `chg_wait`
     /// separately.
     pub(super) fn stand_behind(&mut self, chg: &str, until: i64) {

@@ -297,8 +297,8 @@ impl<const R: usize> Table<R> {
     }
 
     /// Visits the records of one bucket, as a step of a walk that starts at 0. Returns the position of the next
-    /// bucket, or `None` after the last bucket. A walk over a changing table visits each record that exists from its
-    /// first step to its last exactly once.
+    /// bucket, or `None` after the last bucket. A walk over a changing table visits each record that exists during the
+    /// whole walk exactly once.
     pub(super) fn page(&self, from: u64, each: &mut dyn FnMut(&[u8])) -> Option<u64> {
         let step = self.buckets.at(from)?;
         // A bucket that absorbed another bucket contains records that earlier pages have returned.

@@ -143,7 +143,7 @@ impl<P: Store, H: Holder> Keyspace for Either<P, H> {
     fn string_set(&mut self, key: &Self::Name, value: &[u8]) -> Result<()> {
         match key {
             EitherName::Plain(key) => self.plain.string_set(key, value),
-            EitherName::Packed(_) => unreachable!("no part of a packed frontier is a text"),
+            EitherName::Packed(_) => unreachable!("a packed frontier contains no strings"),
         }
     }
 

@@ -90,7 +90,7 @@ impl Packed {
         (wrong.collect(), next)
     }
 
-    /// Returns the texts on a page of a space that have no record, and the position of the next page.
+    /// Returns the URL texts without a record that one page of a space contains, and the position of the next page.
     pub fn lone_texts(&self, name: &[u8], from: u64) -> (Vec<WrongText>, Option<u64>) {
         let Some(space) = self.known.space(name) else {
             return (Vec::new(), None);

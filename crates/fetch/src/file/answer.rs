@@ -100,7 +100,7 @@ fn part(range: Option<String>, length: Option<u64>) -> Result<Part, String> {
     let part = Part::parse(&range).ok_or_else(wrong)?;
     match length {
         Some(length) if length != part.last - part.from + 1 => {
-            Err(format!("{}, which are not {length} bytes", wrong()))
+            Err(format!("{}, but its Content-Length is {length}", wrong()))
         }
         _ => Ok(part),
     }

@@ -228,7 +228,7 @@ fn killed_server_continues_and_answers_meanwhile() {
         assert!(pages.len() < MANY && pages.iter().all(|page| all.contains(page)));
         stage.program().signal(9);
         until("the server is gone", || stage.program().ended().is_some());
-        // No index was written in part.
+        // No index was partially written.
         let mut rows = BTreeSet::new();
         for path in cached(&warcs) {
             let text = fs::read_to_string(&path).unwrap();

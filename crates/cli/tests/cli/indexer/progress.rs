@@ -149,7 +149,7 @@ fn queue_matches_the_documentation() {
     let mut c = stage.server.wire();
     let key = |name: &str| format!("{COPY}{name}");
     let mut bytes = 10_000;
-    // Hold the import at a point where one file is in work and others wait.
+    // Hold the import at a point where one file is being imported and others wait.
     let program = loop {
         relay.hold_after(bytes);
         let import = stage.import_over(&relay, COPY);
@@ -190,7 +190,7 @@ fn queue_matches_the_documentation() {
     assert_eq!(listed, names);
     let guards = ok!(c, "KEYS", key("pending:q:*"));
     let [guard] = guards.items() else {
-        panic!("one file in work: {guards:?}");
+        panic!("one file is being imported: {guards:?}");
     };
     let left = ok!(c, "PTTL", guard.bytes()).int();
     assert!((1..=30_000).contains(&left), "it goes by itself: {left} ms");

@@ -185,7 +185,7 @@ fn only_files_of_the_cache_are_removed_from_it() {
     old.unwrap()
         .set_modified(SystemTime::now() - 2 * STALE)
         .unwrap();
-    // A folder that is gone, such as an unmounted disk, keeps its indexes.
+    // If a folder is missing, for example because its disk is not mounted, its indexes are kept.
     let away = shared.folder.with_extension("away");
     let whole = Shared {
         folder: away,

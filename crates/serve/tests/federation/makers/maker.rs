@@ -56,7 +56,7 @@ pub enum Prefix {
     Second,
 }
 
-/// Format of a maker's release.
+/// Format in which a release of a program is published.
 #[derive(Clone, Copy, Debug)]
 pub struct Maker {
     pub name: &'static str,

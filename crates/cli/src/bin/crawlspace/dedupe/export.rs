@@ -75,7 +75,7 @@ impl ExportLines {
 
 /// Read the lines of `dedupe export` into an index.
 ///
-/// The crawls become visible at the end. The target must not have crawls that are not in the lines. Bad lines
+/// The crawls become visible at the end. Every crawl of the target must be in the lines. Bad lines
 /// are skipped, and reported with their numbers; exit status 1 if there are any. An interrupted import can be
 /// run again.
 #[derive(Args)]
