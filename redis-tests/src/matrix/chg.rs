@@ -9,7 +9,7 @@ use crate::busy_frontier::BusyFrontier;
 use crate::frontier::{Frontier, T0, simulated};
 use crate::wire::Wire;
 
-/// Returns the family; without a storage, frontiers are packed if the environment says so.
+/// Returns the family with a storage.
 pub(super) fn family(storage: &'static str) -> Family {
     Family {
         name: "CHG",

@@ -7,6 +7,64 @@ use redis_tests::{
 
 const F: &str = "{f}:";
 
+/// Checks that the module does not wake up again and again. Each call takes the server a turn of its event loop, and a
+/// timer that is set to a time in the past goes off in every turn.
+#[track_caller]
+fn assert_sleeps(server: &Server) {
+    let mut wire = server.wire();
+    let before = server.info_number("alarms");
+    (0..200).for_each(|_| {
+        ok!(wire, "PING");
+    });
+    let alarms = server.info_number("alarms") - before;
+    assert!(
+        alarms < 100,
+        "the alarm went off {alarms} times in 200 turns"
+    );
+}
+
+#[test]
+fn replica_that_was_read_sleeps() {
+    let server = Server::start();
+    let replica = Options::new().replica_of(&server).start();
+    let mut f = Frontier::real(&server);
+    f.add("crawl", "one", 0);
+    server.wait_for_replica_offset(&replica);
+    // The replica caches the frontier, and therefore notices later changes.
+    Frontier::real(&replica).ok("INFO");
+    f.add("crawl", "two", 0);
+    f.take("one");
+    server.wait_for_replica_offset(&replica);
+    assert_sleeps(&replica);
+}
+
+#[test]
+fn master_that_becomes_a_replica_sleeps_and_works_as_a_master_again() {
+    let server = Server::start();
+    let other = Options::new().replica_of(&server).start();
+    let mut f = Frontier::real(&server);
+    f.add("crawl", "kept", 0);
+    f.add("crawl", "gated", 0);
+    // The lease expires, and the pause of the group ends, while the server is a replica.
+    f.ok("NEXT LEASE 1");
+    let gated = f.take("gated");
+    f.release(&gated, "DELAY 20 DONE crawl");
+    server.wait_for_replica_offset(&other);
+    let mut o = Frontier::real(&other);
+    ok!(o.wire, "REPLICAOF", "NO", "ONE");
+    ok!(f.wire, "REPLICAOF", "127.0.0.1", other.port());
+    other.wait_for_replica_offset(&server);
+    f.ok("INFO");
+    o.add("crawl", "new", 0);
+    other.wait_for_replica_offset(&server);
+    assert_sleeps(&server);
+    ok!(f.wire, "REPLICAOF", "NO", "ONE");
+    let mut leased = [(); 2].map(|()| Lease::only(&f.ok("NEXT BLOCK 0")).chg);
+    leased.sort();
+    assert_eq!(leased, ["kept", "new"]);
+    assert_sleeps(&server);
+}
+
 #[test]
 fn becoming_a_replica_ends_waits() {
     let (server, other) = (Server::start(), Server::start());

@@ -104,6 +104,9 @@ impl Cached for CachedFrontier {
     fn role_changed(&mut self) -> bool {
         self.frontier.invalidate_all();
         self.touched.clear();
+        // A server that became a master has not looked at its groups before.
+        self.wake = Some(0);
+        alarm::set(0);
         let waited = self.waiters.all.len() as u64;
         metrics::WAITERS.set(metrics::WAITERS.get().saturating_sub(waited));
         self.waiters.end(&Err(ROLE_CHANGED.to_string()), |_| true);
@@ -370,14 +373,17 @@ pub fn awake(ctx: Ctx) {
     let scopes: Vec<Box<[u8]>> = {
         let mut frontiers = FRONTIERS.borrow();
         let all = frontiers.iter_mut();
-        let due = all.filter(|(_, r)| r.wake.is_some_and(|wake| wake <= now));
-        due.map(|(scope, _)| scope.into()).collect()
+        let due = all.filter_map(|(scope, r)| {
+            // The time is over even if nothing can be done now. Otherwise, the alarm would go off again at once.
+            r.wake.take_if(|wake| *wake <= now)?;
+            Some(scope.into())
+        });
+        due.collect()
     };
     if context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_MASTER != 0 {
         for scope in scopes {
             visit(ctx, &scope, |(db, prefix), keys, here| {
                 let woken = with_frontier(db, prefix, keys, |cached, keys| {
-                    cached.wake = None;
                     let sleeps_on = cached.simulated && cached.waiters.all.is_empty();
                     if sleeps_on || here.is_err() {
                         Ok(())

@@ -13,6 +13,7 @@ use super::clock;
 use super::event;
 use super::guard::guarded;
 use super::main_thread::MainThread;
+use super::metric;
 use super::turn;
 
 /// Maximum sleep, which bounds the delay caused by a jump of the clock.
@@ -95,6 +96,7 @@ extern "C" fn went_off(timer: c_int, _: *mut c_void, _: c_int) {
             // The time of the alarm is more than `MAX_SLEEP` away, so set the timer again.
             Some(when) if when > clock::now_ms() => self::set(when),
             _ => {
+                metric::ALARMS.add(1);
                 let watchers = CLOCK.borrow().watchers.clone();
                 watchers.into_iter().for_each(|watcher| watcher());
                 if turn::must_wait() {

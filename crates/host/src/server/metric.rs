@@ -63,6 +63,8 @@ pub(super) static SLICE_LONGEST_US: Metric = Metric::new(c"slice_longest_us");
 /// Maximum CPU time of the server's thread in a slice, in microseconds. The load of other processes
 /// does not increase this time.
 pub(super) static SLICE_LONGEST_CPU_US: Metric = Metric::new(c"slice_longest_cpu_us");
+/// Number of times that the alarm went off.
+pub(super) static ALARMS: Metric = Metric::new(c"alarms");
 /// 1 if the module is subscribed to all kinds of keyspace events, otherwise 0. The module
 /// subscribes at its first command.
 pub(super) static WATCHING: Metric = Metric::new(c"keyspace_events");
@@ -76,6 +78,7 @@ pub(super) static OWN: &[&Metric] = &[
     &SLICES,
     &SLICE_LONGEST_US,
     &SLICE_LONGEST_CPU_US,
+    &ALARMS,
     &WATCHING,
     &PANICS,
 ];
