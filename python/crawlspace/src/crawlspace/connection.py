@@ -111,8 +111,9 @@ class Writers:
             writer = self._free.pop()
         except IndexError:
             writer = Writer()
-        words = command.words
-        return [*words[:at], b"SEQ", writer.name, next(writer.numbers), *words[at:]], writer
+        words = command.words.copy()
+        words[at:at] = (b"SEQ", writer.name, next(writer.numbers))
+        return words, writer
 
     def free(self, writer: Optional[Writer]) -> None:
         """Takes a writer back when its call has ended."""

@@ -41,7 +41,6 @@ class Command(Generic[T]):
         self,
         words: List[Word],
         parse: Callable[[Any], T],
-        *,
         is_repeatable: bool = True,
         is_job: bool = False,
         seq_at: int = 0,
@@ -75,7 +74,7 @@ def many(values: Iterable[Bytes]) -> List[Word]:
     if isinstance(values, (bytes, str)):
         raise TypeError("expected several values, not a single bytes or str: put it into a list")
     found: List[Any] = list(values)
-    return found if set(map(type, found)) == {bytes} else list(map(data, found))
+    return found if list(map(type, found)).count(bytes) == len(found) else list(map(data, found))
 
 
 def row(kind: Any, value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ..replies import (
     Counts,
@@ -80,12 +80,10 @@ class Next(NamedTuple):
         return tuple(words)
 
 
-def _lease(row: Any) -> Lease:
-    if len(row) == 7:
-        row.append(None)
-    else:
-        row[7] = [new(LeasedUri, uri) for uri in row[7]]
-    return new(Lease, row)
+def lease_of(row: Any) -> Lease:
+    """Returns the lease of this row."""
+    lease: Lease = new(Lease, (*row[:7], [new(LeasedUri, uri) for uri in row[7]] if len(row) > 7 else None))
+    return lease
 
 
 def _is_nil(reply: Any) -> bool:
@@ -329,7 +327,7 @@ def move(prefix: bytes, source: Bytes, target: Bytes) -> Command[Moved]:
 
 
 def _leases(reply: Any) -> List[Lease]:
-    return [] if reply is None else [_lease(row) for row in reply]
+    return [] if reply is None else [lease_of(row) for row in reply]
 
 
 def next(
@@ -384,11 +382,61 @@ def resume(prefix: bytes, chg: Optional[Bytes] = None, *, execution: Optional[By
 def _released(reply: Any) -> Released:
     if isinstance(reply, int):
         return Released(reply, None)
-    return Released(reply[0], None if reply[1] is None else _lease(reply[1]))
+    due, lease = reply
+    return Released(due, None if lease is None else lease_of(lease))
 
 
 def _is_unleased(reply: Any) -> bool:
     return reply[1] is None
+
+
+#: Words for a pause, and for the facts from which the server computes it, by the names of the arguments of ``release``.
+_FACTS = {
+    "elapsed": b"ELAPSED",
+    "status": b"STATUS",
+    "factor": b"FACTOR",
+    "min": b"MIN",
+    "max": b"MAX",
+    "crawl_delay": b"CRAWLDELAY",
+    "retry_after": b"RETRYAFTER",
+    "delay": b"DELAY",
+    "at": b"AT",
+}
+
+
+def facts(given: Mapping[str, Any]) -> List[Word]:
+    """Returns the words of RELEASE for a pause or for facts, except those that are None."""
+    words: List[Word] = []
+    for name, value in given.items():
+        if name not in _FACTS:
+            raise TypeError(f"a release has no fact {name!r}")
+        if value is not None:
+            words += (_FACTS[name], b"%.3f" % value if type(value) is float else value)
+    return words
+
+
+class Releases:
+    """Makes releases that request the same next lease, such as those of a loop."""
+
+    def __init__(self, prefix: bytes, next: Optional[Next], parse: Callable[[Any], Any]) -> None:
+        self._prefix = prefix
+        self._parse = parse
+        self._words: Tuple[Word, ...] = () if next is None else (b"NEXT", *next.words())
+        self._wait: Optional[Wait] = None
+        if next is not None and next.block is not None:
+            words = next.words()
+
+            def then(reply: Any) -> Command[Any]:
+                """Continues the wait: the lease is already released, so this only requests the next lease."""
+                wait = Wait(0, _is_nil, -1)
+                return Command(["CHG.NEXT", prefix, *words], lambda more: parse([reply[0], more and more[0]]), wait=wait)
+
+            self._wait = Wait(next.block, _is_unleased, -1, then)
+
+    def release(self, chg: bytes, token: int, pause: Iterable[Word], fate: Iterable[Word]) -> Command[Any]:
+        """Returns a release with the words for its pause and for its URIs."""
+        words = ["CHG.RELEASE", self._prefix, chg, token, *pause, *fate, *self._words]
+        return Command(words, self._parse, wait=self._wait)
 
 
 def release(
@@ -419,48 +467,26 @@ def release(
     ``retry`` is the time of the next attempt, with a new ``payload`` if given, and ``later`` leaves the URIs with the
     token for this long. Without any of them, the URIs are put back. The same release may be sent again.
     """
-    words: List[Word] = ["CHG.RELEASE", prefix, chg if type(chg) is bytes else data(chg), token]
-    if elapsed is not None:
-        words += (b"ELAPSED", elapsed)
-    if status is not None:
-        words += (b"STATUS", status)
-    if factor is not None:
-        words += (b"FACTOR", factor if type(factor) is int else b"%.3f" % factor)
-    if min is not None:
-        words += (b"MIN", min)
-    if max is not None:
-        words += (b"MAX", max)
-    if crawl_delay is not None:
-        words += (b"CRAWLDELAY", crawl_delay)
-    if retry_after is not None:
-        words += (b"RETRYAFTER", retry_after)
-    if delay is not None:
-        words += (b"DELAY", delay)
-    if at is not None:
-        words += (b"AT", at)
-    if done is not None:
-        words += (b"DONE", done if type(done) is bytes else data(done))
-        if count is not None:
-            words.append(count)
+    pause = {
+        "elapsed": elapsed,
+        "status": status,
+        "factor": factor,
+        "min": min,
+        "max": max,
+        "crawl_delay": crawl_delay,
+        "retry_after": retry_after,
+        "delay": delay,
+        "at": at,
+    }
+    fate: List[Word] = []
+    text(fate, b"DONE", done)
+    if done is not None and count is not None:
+        fate.append(count)
+    number(fate, b"RETRY", retry)
     if retry is not None:
-        words += (b"RETRY", retry)
-        text(words, b"PAYLOAD", payload)
-    if later is not None:
-        words += (b"LATER", later)
-    if next is None:
-        return Command(words, _released)
-    words.append(b"NEXT")
-    words += next.words()
-    if next.block is None:
-        return Command(words, _released)
-
-    def then(reply: Any) -> Command[Released]:
-        """Continues the wait: the lease is already released, so this only requests the next lease."""
-        rest = Command(["CHG.NEXT", prefix, *next.words()], lambda more: _released([reply[0], more and more[0]]))
-        rest.wait = Wait(0, _is_nil, -1)
-        return rest
-
-    return Command(words, _released, wait=Wait(next.block, _is_unleased, -1, then))
+        text(fate, b"PAYLOAD", payload)
+    number(fate, b"LATER", later)
+    return Releases(prefix, next, _released).release(data(chg), token, facts(pause), fate)
 
 
 def repair(prefix: bytes) -> Command[FrontierCheck]:

@@ -115,10 +115,15 @@ def _claim(reply: Any) -> Claim:
         row = reply[1]
         if isinstance(row, bytes):
             return Claim("dupe", text=row)
-        return Claim("dupe", original=new(Record, row[:5]), filename=row[5] if len(row) > 5 else None)
+        original = new(Record, row[:5])
+        return Claim("dupe", original) if len(row) == 5 else Claim("dupe", original, filename=row[5])
     if outcome == b"CLAIMED":
-        return Claim("claimed", token=int(reply[1]))
+        return Claim("claimed", None, int(reply[1]))
     return Claim("pending", holder=reply[1], left=reply[2])
+
+
+def _is_pending(reply: Any) -> bool:
+    return bool(reply[0] == b"PENDING")
 
 
 def claim(
@@ -142,7 +147,7 @@ def claim(
     if as_text:
         words += (b"FORMAT", b"RECORD")
     number(words, b"BLOCK", block)
-    wait = None if block is None else Wait(block, lambda reply: reply[0] == b"PENDING", -1)
+    wait = None if block is None else Wait(block, _is_pending, -1)
     return Command(words, _claim, wait=wait)
 
 

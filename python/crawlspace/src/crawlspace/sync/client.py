@@ -142,33 +142,48 @@ class Client:
                 raise reply
         return replies
 
-    def _run(self, command: Command[T], patience: Optional[float] = None) -> T:
-        words = command.words
-        if not words:
-            return command.parse(None)
-        if self.now is not None:
-            words[2:2] = (b"NOW", self.now)
-            command.seq_at += 2 if command.seq_at else 0
-        if command.wait is None:
-            return command.parse(self._ask(command, patience))
-        return self._wait(command, command.wait, patience)
-
     def _bounded(self, block: int) -> int:
         """Returns the time that a command may wait, so that the client does not time out; 0 without a limit."""
         longest = self._longest_wait
         return block if longest is None else min(block or longest, longest)
 
-    def _wait(self, command: Command[T], wait: Wait, patience: Optional[float]) -> T:
-        """Waits in the server, several times if one wait is too short.
+    def _run(self, command: Command[T], patience: Optional[float] = None) -> T:
+        """Sends a command, repeats it after failures, and returns the value of the reply.
 
-        The client may time out otherwise, and a repeated release does not wait for the next lease.
+        A wait in the server that is too long for the client is split: the client may time out otherwise, and a
+        repeated release does not wait for the next lease.
         """
-        begun = time.monotonic()
-        left = wait.block
+        if not command.words:
+            return command.parse(None)
+        if self.now is not None:
+            command.words[2:2] = (b"NOW", self.now)
+            command.seq_at += 2 if command.seq_at else 0
+        wait, begun, left = command.wait, 0.0, 0
+        if wait is not None:
+            begun, left = time.monotonic(), wait.block
+        server = self._server
+        if command.is_job and self._url is not None:
+            if self._patient is None:
+                self._patient = self._connect(JOB)
+            server = self._patient
         while True:
-            command.words[wait.at] = self._bounded(left)
-            reply = self._ask(command, patience)
-            if not wait.is_unmet(reply):
+            words, writer = command.words, None
+            if wait is not None:
+                words[wait.at] = self._bounded(left)
+            if command.seq_at:
+                words, writer = self._writers.number(command)
+            try:
+                reply = server.execute_command(*words)
+            except CAUSES as cause:
+                again = functools.partial(server.execute_command, *words)
+                limit = self.patience if patience is None else patience
+                reply = self._deliver(again, command.is_repeatable, limit, cause)
+            except errors.DataError as cause:
+                raise unsendable(words) from cause
+            finally:
+                if writer is not None:
+                    self._writers.free(writer)
+            if wait is None or not wait.is_unmet(reply):
                 return command.parse(reply)
             if wait.block:
                 left = wait.block - int((time.monotonic() - begun) * 1000)
@@ -177,29 +192,6 @@ class Client:
             if wait.then is not None:
                 command = wait.then(reply)
                 wait = Wait(wait.block, command.wait.is_unmet if command.wait else wait.is_unmet, -1)
-
-    def _ask(self, command: Command[Any], patience: Optional[float]) -> Any:
-        words, writer, server = command.words, None, self._server
-        if command.seq_at:
-            words, writer = self._writers.number(command)
-        if command.is_job and self._url is not None:
-            if self._patient is None:
-                self._patient = self._connect(JOB)
-            server = self._patient
-        try:
-            return server.execute_command(*words)
-        except CAUSES as cause:
-            return self._deliver(
-                lambda: server.execute_command(*words),
-                command.is_repeatable,
-                self.patience if patience is None else patience,
-                cause,
-            )
-        except errors.DataError as cause:
-            raise unsendable(words) from cause
-        finally:
-            if writer is not None:
-                self._writers.free(writer)
 
     def _deliver(
         self,

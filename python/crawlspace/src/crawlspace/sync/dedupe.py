@@ -31,8 +31,9 @@ class OpenCapture:
         self._is_open = False
 
     def __enter__(self) -> "OpenCapture":
-        claim = self._index.claim(
-            self.crawl, self.hash, self._px, block=self._block, with_wacz=self._with_wacz
+        index = self._index
+        claim = index._run(
+            dedupe.claim(index.prefix, self.crawl, self.hash, self._px, block=self._block, with_wacz=self._with_wacz)
         )
         self.original = claim.original
         self.filename = claim.filename
@@ -62,25 +63,26 @@ class OpenCapture:
         already in the file.
         """
         self._check()
-        record = dedupe.Response(self.hash, date, url, size, wacz_index)
+        index, records = self._index, [(self.hash, date, url, size, wacz_index)]
         token, self._token = self._token, None
         if token is not None:
             try:
-                return bool(self._index.add(self.crawl, [record], token=token))
+                added = index._run(dedupe.add(index.prefix, self.crawl, records, token=token))
+                return added > 0
             except Stale:
                 pass
             except BaseException:
                 self._token = token
                 raise
-        return bool(self._index.add(self.crawl, [record]))
+        return bool(index.add(self.crawl, records))
 
     def revisit(self, size: int, *, ref: Optional[Bytes] = None, no_ref: bool = False) -> None:
         """Counts the ``revisit`` record that was written for the original."""
         self._check()
         if self.original is None:
             raise ValueError("this payload has no original: store it, and call add")
-        record = dedupe.Revisit(self.hash, size, self.original)
-        self._index.revisit(self.crawl, [record], ref=ref, no_ref=no_ref)
+        records = [(self.hash, size, self.original)]
+        self._index._run(dedupe.revisit(self._index.prefix, self.crawl, records, ref=ref, no_ref=no_ref))
 
 
 class Dedupe(Client):

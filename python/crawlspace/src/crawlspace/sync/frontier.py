@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Generator, Callable, List, Optional, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Generator, Callable, List, Optional, Sequence, Tuple, TypedDict, TypeVar
 
-from ..commands import Bytes, Command, chg as commands, data
+from ..commands import Bytes, Command, Word, chg as commands, data, same
 from ..connection import FAILURES, PARTING
 from ..errors import Error, NoChg, Stale
 from ..replies import Lease, LeasedUri
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Facts and outcome of a lease that the body of the loop has not ended.
-_NOTHING: "dict[str, Any]" = {}
-
 #: Milliseconds for which `later` keeps URIs if the loop does not say how long its leases last.
 LATER = 600_000
+
+#: Facts that replace the time since the lease was granted, or options of the loop.
+_REPLACING = frozenset(("due", "delay", "elapsed", "factor", "min", "max"))
 
 
 class Facts(TypedDict, total=False):
@@ -49,33 +49,34 @@ class HeldLease:
     calls none of them, or raises, the URIs are put back, and the pause of the group begins.
     """
 
-    __slots__ = ("lease", "_frontier", "_options", "_begun", "_is_freed", "_facts", "_fate", "_is_ending")
+    __slots__ = (
+        "chg", "token", "execution", "_row", "_uris", "_frontier", "_options", "_begun", "_is_freed", "_pause", "_fate",
+        "_is_ending",
+    )
 
-    def __init__(self, frontier: "Frontier", lease: Lease, options: "Options") -> None:
-        #: The reply of the server.
-        self.lease = lease
+    def __init__(self, frontier: "Frontier", row: Any, options: "Options") -> None:
+        #: The leased group.
+        self.chg: bytes = row[0]
+        #: Token of the lease.
+        self.token: int = row[1]
+        #: The execution of the URIs; None if the frontier does not keep them.
+        self.execution: Optional[bytes] = row[5]
+        self._row = row
+        self._uris: List[Any] = row[7] if len(row) > 7 else []
         self._frontier = frontier
         self._options = options
         self._begun = time.monotonic()
         # A lease with GATE, or after `later`, has freed its group; the URIs stay with the token.
-        self._is_freed = options.next.gate is not None and bool(lease.uris)
-        self._facts = self._fate = _NOTHING
+        self._is_freed = options.next.gate is not None and bool(self._uris)
+        # Words for the pause and for the URIs in the release; empty until the body has ended the lease.
+        self._pause: Sequence[Word] = ()
+        self._fate: Tuple[Any, ...] = ()
         self._is_ending = False
 
     @property
-    def chg(self) -> bytes:
-        """The leased group."""
-        return self.lease.chg
-
-    @property
-    def token(self) -> int:
-        """Token of the lease."""
-        return self.lease.token
-
-    @property
-    def execution(self) -> Optional[bytes]:
-        """The execution of the URIs; None if the frontier does not keep them."""
-        return self.lease.execution
+    def lease(self) -> Lease:
+        """The reply of the server."""
+        return commands.lease_of(self._row)
 
     @property
     def uris(self) -> List[LeasedUri]:
@@ -85,31 +86,30 @@ class HeldLease:
     @property
     def uri(self) -> bytes:
         """The URI to fetch; of several, the first one."""
-        if self.uris:
-            return self.uris[0].uri
-        if self.lease.uri is None:
+        uri: Optional[bytes] = self._uris[0][0] if self._uris else self._row[6]
+        if uri is None:
             raise ValueError("the frontier does not keep the URIs of this group")
-        return self.lease.uri
+        return uri
 
     @property
     def key(self) -> Optional[bytes]:
         """Key of the URI; None if it has none."""
-        return self.uris[0].key if self.uris else None
+        return self._uris[0][1] if self._uris else None
 
     @property
     def payload(self) -> Optional[bytes]:
         """Payload of the URI; None if it has none."""
-        return self.uris[0].payload if self.uris else None
+        return self._uris[0][2] if self._uris else None
 
     @property
     def depth(self) -> int:
         """Distance of the URI from a seed; 0 if the lease does not contain it."""
-        return self.uris[0].depth if self.uris else 0
+        return self._uris[0][3] if self._uris else 0
 
     @property
     def attempts(self) -> int:
         """Number of leases of the URI that expired; 0 if the lease does not contain it."""
-        return self.uris[0].attempts if self.uris else 0
+        return self._uris[0][4] if self._uris else 0
 
     @property
     def elapsed(self) -> int:
@@ -123,27 +123,26 @@ class HeldLease:
         whose = self.execution if execution is None else data(execution)
         if whose is None:
             raise ValueError("the frontier does not keep the URIs of this group: name the execution")
-        self._end(facts, {"done": whose} if count is None else {"done": whose, "count": count})
+        self._fate = (b"DONE", whose) if count is None else (b"DONE", whose, count)
+        self._pause = self._paused(facts)
 
     def retry(self, at: int = 0, *, payload: Optional[Bytes] = None, **facts: "Unpack[Facts]") -> None:
         """Puts the URIs back, to be fetched at this time, with another payload if one is given."""
         if payload is not None and self._is_freed:
             raise ValueError("the payload cannot be replaced after the group was freed")
-        self._end(facts, {"retry": at, "payload": payload})
+        self._fate = (b"RETRY", at) if payload is None else (b"RETRY", at, b"PAYLOAD", data(payload))
+        self._pause = self._paused(facts)
 
-    def _end(self, facts: Facts, fate: "dict[str, Any]") -> None:
-        self._fate = fate
-        if not self._is_freed:
-            self._facts = self._pause(facts)
-
-    def _pause(self, facts: Facts) -> "dict[str, Any]":
-        """Returns the options of RELEASE for these facts."""
-        if "due" in facts:
-            return {"at": facts["due"]}
-        if "delay" in facts:
-            return {"delay": facts["delay"]}
+    def _paused(self, facts: Facts) -> List[Word]:
+        """Returns the words of RELEASE for these facts."""
         elapsed = round((time.monotonic() - self._begun) * 1000)
-        return {"elapsed": elapsed, **self._options.pause, **facts}
+        if _REPLACING.isdisjoint(facts):
+            return [b"ELAPSED", elapsed, *self._options.facts, *commands.facts(facts)]
+        if "due" in facts:
+            return commands.facts({"at": facts["due"]})
+        if "delay" in facts:
+            return commands.facts({"delay": facts["delay"]})
+        return commands.facts({"elapsed": elapsed, **self._options.pause, **facts})
 
     def later(self, ms: Optional[int] = None, **facts: "Unpack[Facts]") -> None:
         """Frees the group now, and keeps the URIs for this long, to be ended by ``done`` or ``retry``.
@@ -154,8 +153,9 @@ class HeldLease:
         if self._is_freed:
             raise ValueError("this lease has freed its group already")
         keep = ms or self._options.next.lease or LATER
-        release = commands.release(self._frontier.prefix, self.chg, self.token, later=keep, **self._pause(facts))
-        self._frontier._run(release)
+        self._frontier._run(
+            self._options.last.release(self.chg, self.token, self._paused(facts), (b"LATER", keep))
+        )
         self._is_freed = True
 
     def extend(self, ms: Optional[int] = None) -> int:
@@ -165,18 +165,16 @@ class HeldLease:
         """
         return self._frontier.extend(self.chg, self.token, ms or self._options.next.lease or LATER)
 
-    def _release(self, next: Optional[commands.Next]) -> "Command[Any]":
-        facts, lease = self._facts or self._pause({}), self.lease
-        return commands.release(self._frontier.prefix, lease.chg, lease.token, next=next, **self._fate, **facts)
+    def _release(self, releases: commands.Releases) -> "Command[Any]":
+        return releases.release(self.chg, self.token, self._pause or self._paused({}), self._fate)
 
-    def _finish(self) -> Optional[Lease]:
-        """Ends the lease, and returns the next one."""
+    def _finish(self) -> Any:
+        """Ends the lease, and returns the row of the next one, or None."""
         options = self._options
         try:
             self._is_ending = True
             if not self._is_freed:
-                lease: Optional[Lease] = (self._frontier._run(self._release(options.next))).lease
-                return lease
+                return self._frontier._run(self._release(options.releases))
             self._end_freed(None)
         except (Stale, NoChg) as error:
             LOG.warning("%r: %s", self.chg, error)
@@ -185,12 +183,12 @@ class HeldLease:
 
     def _end_freed(self, patience: Optional[float]) -> None:
         frontier, fate = self._frontier, self._fate
-        if "done" in fate:
-            frontier._run(commands.done(frontier.prefix, self.chg, self.token, fate["done"]), patience)
-        elif "retry" in fate:
+        if fate[:1] == (b"DONE",):
+            frontier._run(commands.done(frontier.prefix, self.chg, self.token, fate[1]), patience)
+        elif fate:
             # SETTLE takes no token. EXTEND checks the token, and prevents the lease from expiring before SETTLE.
             frontier._run(commands.extend(frontier.prefix, self.chg, self.token, LATER), patience)
-            items = [(self.chg, uri.uri if uri.key is None else uri.key, fate["retry"]) for uri in self.uris]
+            items = [(self.chg, uri.uri if uri.key is None else uri.key, fate[1]) for uri in self.uris]
             frontier._run(commands.settle(frontier.prefix, self.execution or b"", items), patience)
 
     def _leave(self) -> None:
@@ -198,28 +196,37 @@ class HeldLease:
         frontier = self._frontier
         try:
             if self._is_freed:
-                self._fate = self._fate or {"retry": 0}
+                self._fate = self._fate or (b"RETRY", 0)
                 self._end_freed(PARTING)
             elif self._is_ending:
                 # The reply was lost. The same release, sent again, returns the lease that it granted.
-                again = self._options.next._replace(block=None)
-                lease = (frontier._run(self._release(again), PARTING)).lease
-                if lease is not None:
-                    frontier._run(commands.release(frontier.prefix, lease.chg, lease.token, delay=0), PARTING)
+                again = commands.Releases(frontier.prefix, self._options.next._replace(block=None), _next_row)
+                row = frontier._run(self._release(again), PARTING)
+                if row is not None:
+                    frontier._run(commands.release(frontier.prefix, row[0], row[1], delay=0), PARTING)
             else:
-                frontier._run(self._release(None), PARTING)
+                frontier._run(self._release(self._options.last), PARTING)
         except (Stale, NoChg) as error:
             LOG.warning("%r: %s", self.chg, error)
         except (Error, *FAILURES) as error:
             LOG.warning("%r: %s: the lease expires by itself", self.chg, error)
 
 
+def _next_row(reply: Any) -> Any:
+    """Returns the row of the next lease in the reply to a release."""
+    return reply[1]
+
+
 class Options:
     """Options of a loop."""
 
-    def __init__(self, next: commands.Next, pause: "dict[str, Any]") -> None:
+    def __init__(self, prefix: bytes, next: commands.Next, pause: "dict[str, Any]") -> None:
         self.next = next
         self.pause = pause
+        self.facts = commands.facts(pause)
+        self.releases = commands.Releases(prefix, next, _next_row)
+        #: Releases that request no further lease.
+        self.last = commands.Releases(prefix, None, same)
 
 
 class Leases:
@@ -269,28 +276,31 @@ class Frontier(Client):
         """
         block = None if idle == 0 else idle or 0
         pause = {name: value for name, value in (("factor", factor), ("min", min), ("max", max)) if value is not None}
-        options = Options(commands.Next(lease, block, uris, gate, execution), pause)
+        options = Options(self.prefix, commands.Next(lease, block, uris, gate, execution), pause)
         return Leases(lambda: self._loop(options))
 
-    def _take(self, options: Options) -> Optional[Lease]:
-        leases = self._run(commands.next(self.prefix, **options.next._asdict()))
-        return leases[0] if leases else None
+    def _take(self, options: Options) -> Any:
+        """Returns the row of a lease, or None."""
+        command: Command[Any] = commands.next(self.prefix, **options.next._asdict())
+        command.parse = same
+        rows = self._run(command)
+        return rows and rows[0]
 
     def _loop(self, options: Options) -> "Generator[HeldLease, None, None]":
         held: Optional[HeldLease] = None
         try:
-            lease = self._take(options)
-            while lease is not None:
-                held = HeldLease(self, lease, options)
+            row = self._take(options)
+            while row is not None:
+                held = HeldLease(self, row, options)
                 yield held
-                lease = held._finish()
+                row = held._finish()
                 held = None
         except FAILURES:
             held = None
             raise
         except Error:
             if held is not None:
-                held._fate, held._is_ending = {}, False
+                held._fate, held._is_ending = (), False
             raise
         finally:
             if held is not None:
