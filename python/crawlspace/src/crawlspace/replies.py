@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import itertools
 import re
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Type, TypeVar, Union, get_type_hints
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Type, TypeVar, Union, cast, get_type_hints
 
 T = TypeVar("T")
 
 #: Converts a row to a named tuple with the same number of elements, several times faster than calling its class.
-new: Any = tuple.__new__
+new: Callable[[Type[T], Any], T] = cast(Any, tuple.__new__)
 
 
 def rows(kind: Type[T]) -> Callable[[Any], List[Optional[T]]]:
     """Returns a function that converts each row to this NamedTuple, and keeps rows that are None."""
     kinds = itertools.repeat(kind)
 
-    def parse(reply: Any) -> List[Optional[T]]:
+    def parse(reply: List[Any]) -> List[Optional[T]]:
         if reply[0] is None and reply.count(None) == len(reply):
-            return list(reply)
+            return reply
         try:
             # Faster than `map`, because `zip` reuses its tuple.
             return list(itertools.starmap(new, zip(kinds, reply)))

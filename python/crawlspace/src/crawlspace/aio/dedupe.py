@@ -4,37 +4,30 @@ from __future__ import annotations
 
 from typing import Optional
 
-from ..commands import Bytes, data, dedupe
+from ..commands import Bytes, Command, data, dedupe
 from ..connection import FAILURES, PARTING
 from ..errors import Error, Stale
-from ..replies import Record
+from ..replies import Claim, Record
 from .client import Client, call
 
 
 class OpenCapture:
     """A payload whose record is about to be written, as a context manager; see ``Dedupe.capture``."""
 
-    def __init__(
-        self, index: "Dedupe", crawl: Bytes, hash: Bytes, px: int, block: Optional[int], with_wacz: bool
-    ) -> None:
+    def __init__(self, index: "Dedupe", crawl: bytes, hash: bytes, claim: Command[Claim]) -> None:
         #: The original record of the payload; None if the payload is new and must be stored.
         self.original: Optional[Record] = None
         #: The WACZ file that holds the original, with ``with_wacz``.
         self.filename: Optional[bytes] = None
-        self.crawl = data(crawl)
-        self.hash = data(hash)
+        self.crawl = crawl
+        self.hash = hash
         self._index = index
-        self._px = px
-        self._block = block
-        self._with_wacz = with_wacz
+        self._claim = claim
         self._token: Optional[int] = None
         self._is_open = False
 
     async def __aenter__(self) -> "OpenCapture":
-        index = self._index
-        claim = await index._run(
-            dedupe.claim(index.prefix, self.crawl, self.hash, self._px, block=self._block, with_wacz=self._with_wacz)
-        )
+        claim = await self._index._run(self._claim)
         self.original = claim.original
         self.filename = claim.filename
         self._token = claim.token
@@ -98,7 +91,9 @@ class Dedupe(Client):
         the claim, in case the process dies. If another worker stores the payload, the call waits for up to ``block``
         milliseconds, 0 without a limit and None not at all; then the payload counts as new.
         """
-        return OpenCapture(self, crawl, hash, px, block, with_wacz)
+        crawl, hash = data(crawl), data(hash)
+        claim = dedupe.claim(self.prefix, crawl, hash, px, block=block, with_wacz=with_wacz)
+        return OpenCapture(self, crawl, hash, claim)
 
     add = call(dedupe.add)
     begin = call(dedupe.begin)

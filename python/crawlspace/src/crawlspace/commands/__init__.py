@@ -20,14 +20,13 @@ T = TypeVar("T")
 
 
 class Wait(NamedTuple):
-    """A command that waits in the server, which a client may split into several shorter waits."""
+    """A wait in the server, which a client may split into several shorter waits.
 
-    #: Time to wait in milliseconds; 0 waits without a limit.
-    block: int
+    The last word of the command is the time to wait in milliseconds; 0 waits without a limit.
+    """
+
     #: Returns True if the reply means that the wait ended without a result.
     is_unmet: Callable[[Any], bool]
-    #: Position of the time in the words.
-    at: int
     #: Creates the command that continues the wait from the reply; None to send the same command again.
     then: Optional[Callable[[Any], "Command[Any]"]] = None
 
@@ -74,7 +73,12 @@ def many(values: Iterable[Bytes]) -> List[Word]:
     if isinstance(values, (bytes, str)):
         raise TypeError("expected several values, not a single bytes or str: put it into a list")
     found: List[Any] = list(values)
-    return found if list(map(type, found)).count(bytes) == len(found) else list(map(data, found))
+    try:
+        # Succeeds if nothing is text, and is faster than a look at each type.
+        b"".join(found)
+    except TypeError:
+        return list(map(data, found))
+    return found
 
 
 def row(kind: Any, value: Any) -> Any:

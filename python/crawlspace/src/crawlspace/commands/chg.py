@@ -82,12 +82,14 @@ class Next(NamedTuple):
 
 def lease_of(row: Any) -> Lease:
     """Returns the lease of this row."""
-    lease: Lease = new(Lease, (*row[:7], [new(LeasedUri, uri) for uri in row[7]] if len(row) > 7 else None))
-    return lease
+    return new(Lease, (*row[:7], [new(LeasedUri, uri) for uri in row[7]] if len(row) > 7 else None))
 
 
 def _is_nil(reply: Any) -> bool:
     return reply is None
+
+
+_NIL = Wait(_is_nil)
 
 
 def add(
@@ -350,8 +352,7 @@ def next(
     number(words, b"COUNT", count)
     text(words, b"GROUP", group)
     words += Next(lease, block, uris, gate, execution).words()
-    wait = None if block is None else Wait(block, _is_nil, -1)
-    return Command(words, _leases, wait=wait)
+    return Command(words, _leases, wait=None if block is None else _NIL)
 
 
 def pack(prefix: bytes) -> Command[int]:
@@ -428,10 +429,9 @@ class Releases:
 
             def then(reply: Any) -> Command[Any]:
                 """Continues the wait: the lease is already released, so this only requests the next lease."""
-                wait = Wait(0, _is_nil, -1)
-                return Command(["CHG.NEXT", prefix, *words], lambda more: parse([reply[0], more and more[0]]), wait=wait)
+                return Command(["CHG.NEXT", prefix, *words], lambda more: parse([reply[0], more and more[0]]), wait=_NIL)
 
-            self._wait = Wait(next.block, _is_unleased, -1, then)
+            self._wait = Wait(_is_unleased, then)
 
     def release(self, chg: bytes, token: int, pause: Iterable[Word], fate: Iterable[Word]) -> Command[Any]:
         """Returns a release with the words for its pause and for its URIs."""

@@ -111,19 +111,21 @@ def check(prefix: bytes) -> Command[IndexCheck]:
 
 def _claim(reply: Any) -> Claim:
     outcome = reply[0]
-    if outcome == b"DUPE":
-        row = reply[1]
-        if isinstance(row, bytes):
-            return Claim("dupe", text=row)
-        original = new(Record, row[:5])
-        return Claim("dupe", original) if len(row) == 5 else Claim("dupe", original, filename=row[5])
     if outcome == b"CLAIMED":
-        return Claim("claimed", None, int(reply[1]))
-    return Claim("pending", holder=reply[1], left=reply[2])
+        return new(Claim, ("claimed", None, int(reply[1]), None, None, None, None))
+    if outcome == b"PENDING":
+        return Claim("pending", holder=reply[1], left=reply[2])
+    row = reply[1]
+    if isinstance(row, bytes):
+        return Claim("dupe", text=row)
+    return new(Claim, ("dupe", new(Record, row[:5]), None, None, None, row[5] if len(row) > 5 else None, None))
 
 
 def _is_pending(reply: Any) -> bool:
     return bool(reply[0] == b"PENDING")
+
+
+_PENDING = Wait(_is_pending)
 
 
 def claim(
@@ -146,9 +148,10 @@ def claim(
         words.append(b"WITHWACZ")
     if as_text:
         words += (b"FORMAT", b"RECORD")
-    number(words, b"BLOCK", block)
-    wait = None if block is None else Wait(block, _is_pending, -1)
-    return Command(words, _claim, wait=wait)
+    if block is None:
+        return Command(words, _claim)
+    words += (b"BLOCK", block)
+    return Command(words, _claim, wait=_PENDING)
 
 
 def commit(prefix: bytes, crawl: Bytes) -> Command[Committed]:

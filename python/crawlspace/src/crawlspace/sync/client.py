@@ -14,7 +14,7 @@ from redis import Redis, RedisCluster
 from redis.retry import Retry
 from redis.backoff import NoBackoff
 
-from ..commands import Bytes, Command, Wait, Word, data
+from ..commands import Bytes, Command, Word, data
 from ..connection import CAUSES, CONNECT, FAILURES, FINAL, JOB, MAX_PAUSE, MOVED, PASSING, PAUSE, REPLY, Writers, check
 from ..connection import longest_wait, refused, unsendable
 from ..errors import Error, error_of
@@ -99,12 +99,17 @@ class Client:
         The module ``crawlspace.commands`` makes the commands, which may have other prefixes. If the connection breaks
         and all of them are safe to repeat, all are sent again.
         """
-        batch = [self._prepare(command) for command in commands]
+        batch = list(commands)
         numbered = [self._writers.number(command) for command in batch]
+        words = [
+            words if command.wait is None else self._bounded(words, int(words[-1]))
+            for command, (words, _) in zip(batch, numbered)
+            if words
+        ]
         try:
             replies = iter(
                 self._deliver(
-                    lambda: self._send_together([words for words, _ in numbered if words]),
+                    lambda: self._send_together(words),
                     all(command.is_repeatable for command in batch),
                     self.patience if patience is None else patience,
                 )
@@ -117,11 +122,6 @@ class Client:
             reply = next(replies) if command.words else None
             values.append(reply if isinstance(reply, Error) else command.parse(reply))
         return values
-
-    def _prepare(self, command: Command[T]) -> Command[T]:
-        if command.wait is not None:
-            command.words[command.wait.at] = self._bounded(command.wait.block)
-        return command
 
     def _send_together(self, batch: List[List[Word]]) -> List[Any]:
         if not batch:
@@ -142,10 +142,12 @@ class Client:
                 raise reply
         return replies
 
-    def _bounded(self, block: int) -> int:
-        """Returns the time that a command may wait, so that the client does not time out; 0 without a limit."""
+    def _bounded(self, words: List[Word], block: int) -> List[Word]:
+        """Returns the words of a command that waits for this time, or for less, so that the client does not time out."""
         longest = self._longest_wait
-        return block if longest is None else min(block or longest, longest)
+        if longest is not None and not 0 < block <= longest:
+            block = longest
+        return words if words[-1] == block else [*words[:-1], block]
 
     def _run(self, command: Command[T], patience: Optional[float] = None) -> T:
         """Sends a command, repeats it after failures, and returns the value of the reply.
@@ -160,7 +162,8 @@ class Client:
             command.seq_at += 2 if command.seq_at else 0
         wait, begun, left = command.wait, 0.0, 0
         if wait is not None:
-            begun, left = time.monotonic(), wait.block
+            begun, left = time.monotonic(), int(command.words[-1])
+        block = left
         server = self._server
         if command.is_job and self._url is not None:
             if self._patient is None:
@@ -169,7 +172,7 @@ class Client:
         while True:
             words, writer = command.words, None
             if wait is not None:
-                words[wait.at] = self._bounded(left)
+                words = self._bounded(words, left)
             if command.seq_at:
                 words, writer = self._writers.number(command)
             try:
@@ -185,13 +188,13 @@ class Client:
                     self._writers.free(writer)
             if wait is None or not wait.is_unmet(reply):
                 return command.parse(reply)
-            if wait.block:
-                left = wait.block - int((time.monotonic() - begun) * 1000)
+            if block:
+                left = block - int((time.monotonic() - begun) * 1000)
                 if left <= 1:
                     return command.parse(reply)
             if wait.then is not None:
                 command = wait.then(reply)
-                wait = Wait(wait.block, command.wait.is_unmet if command.wait else wait.is_unmet, -1)
+                wait = command.wait or wait
 
     def _deliver(
         self,
