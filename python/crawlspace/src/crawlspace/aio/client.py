@@ -160,10 +160,11 @@ class Client:
         if self.now is not None:
             command.words[2:2] = (b"NOW", self.now)
             command.seq_at += 2 if command.seq_at else 0
-        wait, begun, left = command.wait, 0.0, 0
+        wait, begun = command.wait, 0.0
+        block: Any = 0
         if wait is not None:
-            begun, left = time.monotonic(), int(command.words[-1])
-        block = left
+            begun, block = time.monotonic(), command.words[-1]
+        left = block
         server = self._server
         if command.is_job and self._url is not None:
             if self._patient is None:

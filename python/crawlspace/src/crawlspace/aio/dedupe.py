@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Any, Optional
 
-from ..commands import Bytes, Command, data, dedupe
+from ..commands import Bytes, Command, data, dedupe, same
 from ..connection import FAILURES, PARTING
 from ..errors import Error, Stale
-from ..replies import Claim, Record
+from ..replies import Record, new
 from .client import Client, call
+
+
+_CLOSED = "claims work only inside the block of: with index.capture(…) as capture"
 
 
 class OpenCapture:
     """A payload whose record is about to be written, as a context manager; see ``Dedupe.capture``."""
 
-    def __init__(self, index: "Dedupe", crawl: bytes, hash: bytes, claim: Command[Claim]) -> None:
+    def __init__(self, index: "Dedupe", crawl: bytes, hash: bytes, claim: Command[Any]) -> None:
         #: The original record of the payload; None if the payload is new and must be stored.
         self.original: Optional[Record] = None
         #: The WACZ file that holds the original, with ``with_wacz``.
@@ -27,10 +30,12 @@ class OpenCapture:
         self._is_open = False
 
     async def __aenter__(self) -> "OpenCapture":
-        claim = await self._index._run(self._claim)
-        self.original = claim.original
-        self.filename = claim.filename
-        self._token = claim.token
+        reply = await self._index._run(self._claim)
+        if reply[0] == b"DUPE":
+            self.original = new(Record, reply[1][:5])
+            self.filename = reply[1][5] if len(reply[1]) > 5 else None
+        elif reply[0] == b"CLAIMED":
+            self._token = reply[1]
         self._is_open = True
         return self
 
@@ -45,17 +50,14 @@ class OpenCapture:
             pass
         self._token = None
 
-    def _check(self) -> None:
-        if not self._is_open:
-            raise RuntimeError("claims work only inside the block of: with index.capture(…) as capture")
-
     async def add(self, date: Bytes, url: Bytes, size: int, wacz_index: int = 0) -> bool:
         """Adds the ``response`` record that was written. Returns False if the crawl had this hash already.
 
         If the claim has expired and another worker holds it now, the record is added without a claim, because it is
         already in the file.
         """
-        self._check()
+        if not self._is_open:
+            raise RuntimeError(_CLOSED)
         index, records = self._index, [(self.hash, date, url, size, wacz_index)]
         token, self._token = self._token, None
         if token is not None:
@@ -71,7 +73,8 @@ class OpenCapture:
 
     async def revisit(self, size: int, *, ref: Optional[Bytes] = None, no_ref: bool = False) -> None:
         """Counts the ``revisit`` record that was written for the original."""
-        self._check()
+        if not self._is_open:
+            raise RuntimeError(_CLOSED)
         if self.original is None:
             raise ValueError("this payload has no original: store it, and call add")
         records = [(self.hash, size, self.original)]
@@ -92,7 +95,8 @@ class Dedupe(Client):
         milliseconds, 0 without a limit and None not at all; then the payload counts as new.
         """
         crawl, hash = data(crawl), data(hash)
-        claim = dedupe.claim(self.prefix, crawl, hash, px, block=block, with_wacz=with_wacz)
+        claim: Command[Any] = dedupe.claim(self.prefix, crawl, hash, px, block=block, with_wacz=with_wacz)
+        claim.parse = same
         return OpenCapture(self, crawl, hash, claim)
 
     add = call(dedupe.add)

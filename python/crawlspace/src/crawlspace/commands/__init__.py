@@ -34,29 +34,29 @@ class Wait(NamedTuple):
 class Command(Generic[T]):
     """A command with its arguments. Without words, nothing is sent, and ``parse`` gets None."""
 
-    __slots__ = ("words", "parse", "is_repeatable", "is_job", "seq_at", "wait")
+    __slots__ = ("words", "parse", "wait", "seq_at", "is_repeatable", "is_job")
 
     def __init__(
         self,
         words: List[Word],
         parse: Callable[[Any], T],
+        wait: Optional[Wait] = None,
+        seq_at: int = 0,
         is_repeatable: bool = True,
         is_job: bool = False,
-        seq_at: int = 0,
-        wait: Optional[Wait] = None,
     ) -> None:
         #: Name and arguments. The name is text, because redis-py looks it up; all else is bytes and integers.
         self.words = words
         #: Converts the reply, in RESP2 or RESP3.
         self.parse = parse
+        #: Set if the command waits.
+        self.wait = wait
+        #: Position at which the client inserts ``SEQ writer n``; 0 for commands without a number.
+        self.seq_at = seq_at
         #: False if sending the command twice could fail or lose something.
         self.is_repeatable = is_repeatable
         #: True if the command may work for longer than a reply usually takes.
         self.is_job = is_job
-        #: Position at which the client inserts ``SEQ writer n``; 0 for commands without a number.
-        self.seq_at = seq_at
-        #: Set if the command waits.
-        self.wait = wait
 
 
 def data(value: Bytes) -> bytes:
@@ -74,7 +74,7 @@ def many(values: Iterable[Bytes]) -> List[Word]:
         raise TypeError("expected several values, not a single bytes or str: put it into a list")
     found: List[Any] = list(values)
     try:
-        # Succeeds if nothing is text, and is faster than a look at each type.
+        # Fails if a value is text. This is faster than a check of each type.
         b"".join(found)
     except TypeError:
         return list(map(data, found))

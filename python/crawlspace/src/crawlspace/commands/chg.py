@@ -352,7 +352,7 @@ def next(
     number(words, b"COUNT", count)
     text(words, b"GROUP", group)
     words += Next(lease, block, uris, gate, execution).words()
-    return Command(words, _leases, wait=None if block is None else _NIL)
+    return Command(words, _leases, None if block is None else _NIL)
 
 
 def pack(prefix: bytes) -> Command[int]:
@@ -409,10 +409,11 @@ def facts(given: Mapping[str, Any]) -> List[Word]:
     """Returns the words of RELEASE for a pause or for facts, except those that are None."""
     words: List[Word] = []
     for name, value in given.items():
-        if name not in _FACTS:
+        option = _FACTS.get(name)
+        if option is None:
             raise TypeError(f"a release has no fact {name!r}")
         if value is not None:
-            words += (_FACTS[name], b"%.3f" % value if type(value) is float else value)
+            words += (option, b"%.3f" % value if type(value) is float else value)
     return words
 
 
@@ -429,14 +430,14 @@ class Releases:
 
             def then(reply: Any) -> Command[Any]:
                 """Continues the wait: the lease is already released, so this only requests the next lease."""
-                return Command(["CHG.NEXT", prefix, *words], lambda more: parse([reply[0], more and more[0]]), wait=_NIL)
+                return Command(["CHG.NEXT", prefix, *words], lambda more: parse([reply[0], more and more[0]]), _NIL)
 
             self._wait = Wait(_is_unleased, then)
 
     def release(self, chg: bytes, token: int, pause: Iterable[Word], fate: Iterable[Word]) -> Command[Any]:
         """Returns a release with the words for its pause and for its URIs."""
         words = ["CHG.RELEASE", self._prefix, chg, token, *pause, *fate, *self._words]
-        return Command(words, self._parse, wait=self._wait)
+        return Command(words, self._parse, self._wait)
 
 
 def release(

@@ -66,7 +66,8 @@ def add(
     that it counts once even if it is repeated; ``seq`` sets another writer and number.
     """
     words: List[Word] = ["DEDUPE.ADD", prefix, data(crawl)]
-    number(words, b"TOKEN", token)
+    if token is not None:
+        words += (b"TOKEN", token)
     seq_at = len(words) if seq is None else 0
     if seq:
         words += (b"SEQ", data(seq[0]), seq[1])
@@ -82,7 +83,7 @@ def add(
             url if type(url) is bytes else data(url),
             size,
         )
-    return Command(words, same, seq_at=seq_at) if len(words) > start else Command([], lambda _: 0)
+    return Command(words, same, None, seq_at) if len(words) > start else Command([], lambda _: 0)
 
 
 def begin(prefix: bytes, crawl: Bytes, *, visible: bool = False) -> Command[bool]:
@@ -122,7 +123,8 @@ def _claim(reply: Any) -> Claim:
 
 
 def _is_pending(reply: Any) -> bool:
-    return bool(reply[0] == b"PENDING")
+    is_pending: bool = reply[0] == b"PENDING"
+    return is_pending
 
 
 _PENDING = Wait(_is_pending)
@@ -151,7 +153,7 @@ def claim(
     if block is None:
         return Command(words, _claim)
     words += (b"BLOCK", block)
-    return Command(words, _claim, wait=_PENDING)
+    return Command(words, _claim, _PENDING)
 
 
 def commit(prefix: bytes, crawl: Bytes) -> Command[Committed]:
@@ -342,7 +344,7 @@ def revisit(
         words += (hash if type(hash) is bytes else data(hash), size)
         if original is not None:
             words += (b"ORIGINAL", original.crawl, original.wacz_index, original.size)
-    return Command(words, same, seq_at=seq_at) if len(words) > start else Command([], lambda _: 0)
+    return Command(words, same, None, seq_at) if len(words) > start else Command([], lambda _: 0)
 
 
 _index_stats, _crawl_stats = named(IndexStats), named(CrawlStats)

@@ -67,7 +67,7 @@ class HeldLease:
         self._options = options
         self._begun = time.monotonic()
         # A lease with GATE, or after `later`, has freed its group; the URIs stay with the token.
-        self._is_freed = options.next.gate is not None and bool(self._uris)
+        self._is_freed = options.is_gated and bool(self._uris)
         # Words for the pause and for the URIs in the release; empty until the body has ended the lease.
         self._pause: Sequence[Word] = ()
         self._fate: Tuple[Any, ...] = ()
@@ -223,7 +223,9 @@ class Options:
     def __init__(self, prefix: bytes, next: commands.Next, pause: "dict[str, Any]") -> None:
         self.next = next
         self.pause = pause
-        self.facts = commands.facts(pause)
+        #: Words of the pause. Its integers are encoded only once.
+        self.facts = [b"%d" % word if type(word) is int else word for word in commands.facts(pause)]
+        self.is_gated = next.gate is not None
         self.releases = commands.Releases(prefix, next, _next_row)
         #: Releases that request no further lease.
         self.last = commands.Releases(prefix, None, same)
