@@ -15,7 +15,7 @@ use redis_tests::{Outcome, Rng, assert_contains, outcome};
 use serde_json::Value;
 
 use crate::index_cache::guide::{Reader, blocks};
-use crate::tool::tool;
+use crate::tool::{limited, tool};
 
 /// Writes a WARC file with captures of URLs in random order, half of them without a stated digest.
 fn warc(path: &Path, captures: u64, rng: &mut Rng) {
@@ -120,6 +120,28 @@ fn index_is_written_whole() {
     );
     let expected = ["blocks.cdxj.gz", "blocks.idx", "index.cdxj", "warcs"];
     assert_eq!(names(dir), expected.map(str::to_owned).into());
+}
+
+#[test]
+fn failed_write_keeps_the_old_index() {
+    let folder = folder(2, 300);
+    let dir = folder.path();
+    for words in ["--output index.cdxj", "--zipnum --output blocks.idx"] {
+        let old = format!("warcs/0.warc.gz {words}");
+        assert_eq!(run(dir, &old).status, 0);
+    }
+    let files = ["blocks.cdxj.gz", "blocks.idx", "index.cdxj"];
+    let old = files.map(|name| fs::read(dir.join(name)).unwrap());
+    for words in [
+        "--output index.cdxj",
+        "--zipnum --output blocks.idx",
+        "--output new.cdxj",
+    ] {
+        let failed = outcome(limited(format!("cdxj warcs {words}"), dir)).exits(1);
+        assert_contains(&failed.errors, "cannot write: File too large");
+    }
+    assert_eq!(files.map(|name| fs::read(dir.join(name)).unwrap()), old);
+    assert_eq!(names(dir).len(), 4);
 }
 
 #[test]

@@ -28,6 +28,16 @@ pub fn script(script: &str, folder: &Path) -> Command {
     shell
 }
 
+/// Returns a command that runs `crawlspace` with the words of a line, and cannot write more than 4 KiB to a file: a
+/// longer file fails like a file on a full disk.
+pub fn limited(line: impl AsRef<str>, folder: &Path) -> Command {
+    let run = format!(
+        "trap '' XFSZ; ulimit -f 8; exec crawlspace {}",
+        line.as_ref()
+    );
+    script(&run, folder)
+}
+
 fn without_settings(command: &mut Command) {
     for name in ["REDIS", "PREFIX", "CACHE_DIR"] {
         command.env_remove(format!("CRAWLSPACE_{name}"));

@@ -10,10 +10,10 @@ use clap::{Args, ValueHint};
 use crawlspace_index::cdxj::{Built, Job, Tally};
 use crawlspace_index::zipnum::{self, Options};
 use crawlspace_index::{Error, Work};
-use crawlspace_wacz::Replacement;
 use serde::Serialize;
 
 use crate::file_kind::FileKind;
+use crate::output::{Output, reported};
 use crate::progress::watched;
 use crate::size::size;
 use crate::table::{Table, bytes, count, print_json};
@@ -120,9 +120,7 @@ impl Cdxj {
                 complain("no index was written, because no record could be read");
                 return Ok(false);
             }
-            Err(Error::Io { error, .. }) if error.kind() == io::ErrorKind::BrokenPipe => {
-                return Err(error);
-            }
+            Err(error @ Error::Io { .. }) => return Err(reported(error)),
             Err(Error::Cancelled) => {
                 complain("stopped; no index was written");
                 return Ok(false);
@@ -218,19 +216,13 @@ impl Cdxj {
     fn write(&self, built: Built, threads: usize, work: &Work) -> Result<Tally, Error> {
         work.begin("writing", built.tally.rows);
         match (&self.output, self.stem()) {
-            (None, _) => {
-                let path = Path::new("standard output");
-                write_lines(built, io::stdout().lock(), path, work).map(|(tally, _)| tally)
-            }
             (Some(output), Some(stem)) if self.zipnum => {
                 self.write_zipnum(built, output, stem, threads, work)
             }
-            (Some(output), _) => {
-                let replacement = Replacement::of(output).map_err(Error::io(output, "create"))?;
-                let out = replacement.writer().map_err(Error::io(output, "create"))?;
-                let (tally, mut out) = write_lines(built, out, output, work)?;
-                let done = out.flush().and_then(|()| replacement.commit());
-                done.map_err(Error::io(output, "write"))?;
+            (output, _) => {
+                let output = Output::open(output.as_deref())?;
+                let tally = write_lines(built, &output, work)?;
+                output.commit()?;
                 Ok(tally)
             }
         }
@@ -301,20 +293,15 @@ fn walk(folder: &Path, paths: &mut Vec<PathBuf>) -> Result<(), String> {
     Ok(())
 }
 
-fn write_lines<W: Write>(
-    built: Built,
-    out: W,
-    path: &Path,
-    work: &Work,
-) -> Result<(Tally, BufWriter<W>), Error> {
-    let mut out = BufWriter::with_capacity(256 * 1024, out);
+fn write_lines(built: Built, output: &Output<'_>, work: &Work) -> Result<Tally, Error> {
+    let mut out = BufWriter::with_capacity(256 * 1024, output.writer()?);
     let tally = built.for_each(|row| {
         let written = out.write_all(row).and_then(|()| out.write_all(b"\n"));
-        written.map_err(Error::io(path, "write"))?;
+        written.map_err(|error| output.failed(error))?;
         work.advance(1)
     })?;
-    out.flush().map_err(Error::io(path, "write"))?;
-    Ok((tally, out))
+    out.flush().map_err(|error| output.failed(error))?;
+    Ok(tally)
 }
 
 fn print_table(output: &Path, tally: &Tally) -> io::Result<()> {

@@ -24,6 +24,7 @@ mod indexer;
 mod observe;
 mod open_files;
 mod outage;
+mod output;
 mod progress;
 mod serve;
 mod service;

@@ -8,6 +8,7 @@ use clap::{Args, CommandFactory, ValueHint};
 use clap_complete::Shell;
 
 use crate::CommandLine;
+use crate::terminal::at;
 
 /// Print the completions for a shell.
 #[derive(Args)]
@@ -44,8 +45,21 @@ pub(crate) struct Man {
 
 impl Man {
     pub(crate) fn run(&self) -> io::Result<bool> {
-        fs::create_dir_all(&self.out)?;
-        clap_mangen::generate_to(CommandLine::command(), &self.out)?;
+        self.write().map_err(at(&self.out))?;
         Ok(true)
+    }
+
+    /// Writes the pages to a temporary folder, and moves them when all of them are complete.
+    fn write(&self) -> io::Result<()> {
+        fs::create_dir_all(&self.out)?;
+        let new = tempfile::Builder::new()
+            .prefix(".crawlspace-")
+            .tempdir_in(&self.out)?;
+        clap_mangen::generate_to(CommandLine::command(), new.path())?;
+        for page in fs::read_dir(new.path())? {
+            let page = page?;
+            fs::rename(page.path(), self.out.join(page.file_name()))?;
+        }
+        Ok(())
     }
 }

@@ -8,7 +8,7 @@ use redis_tests::{
 use serde_json::{Value, json};
 
 use crate::operators::stage::crawlspace;
-use crate::tool::tool;
+use crate::tool::{limited, script, tool};
 
 const P: &str = "{coll-42}:";
 
@@ -316,6 +316,40 @@ fn export_and_import_give_an_equal_index() {
         );
     }
     assert_eq!(c.ok("REMOVE z").ints(), [1, 1_000, 200]);
+}
+
+#[test]
+fn failed_export_keeps_the_old_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    let source = Options::new().plain().start();
+    owned_index(&source);
+    let file = dir.join("index.cdxj");
+    exported(&source, &file);
+    let old = std::fs::read(&file).unwrap();
+    let url = source.url();
+    let words = format!("dedupe export --redis {url} --prefix {P} --out");
+    for (out, text) in [
+        ("index.cdxj", "crawlspace: index.cdxj: cannot write: "),
+        ("new.cdxj", "crawlspace: new.cdxj: cannot write: "),
+        (
+            "none/new.cdxj",
+            "crawlspace: none/new.cdxj: cannot create: ",
+        ),
+    ] {
+        let failed = outcome(limited(format!("{words} {out}"), dir)).exits(1);
+        assert_starts(&failed.errors, text);
+    }
+    assert!(std::fs::read(&file).unwrap() == old);
+    let names = std::fs::read_dir(dir).unwrap();
+    let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["index.cdxj"]);
+    // A pipe is not replaced.
+    let piped = format!(
+        "mkfifo pipe; cat pipe > piped.cdxj & crawlspace {words} pipe; [ -p pipe ] || kill $!; wait $!"
+    );
+    outcome(script(&piped, dir)).exits(0);
+    assert_eq!(lines_of(&dir.join("piped.cdxj")), lines_of(&file));
 }
 
 #[test]

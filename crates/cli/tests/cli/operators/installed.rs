@@ -1,10 +1,10 @@
 //! Tests completions and manual pages.
 
-use redis_tests::{assert_contains, ends, outcome};
+use redis_tests::{assert_contains, assert_starts, ends, outcome};
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
-use crate::tool::tool;
+use crate::tool::{limited, tool};
 
 /// Returns the subcommands of this command, from its help.
 fn commands_below(path: &[String]) -> Vec<Vec<String>> {
@@ -66,6 +66,17 @@ fn every_command_has_a_manual_page_and_an_example_in_its_help() {
             assert_contains(&help.out, "--prefix");
         }
     }
+}
+
+#[test]
+fn failed_write_keeps_the_old_pages() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("crawlspace.1");
+    std::fs::write(&page, "old").unwrap();
+    let failed = outcome(limited("man --out .", folder.path())).exits(1);
+    assert_starts(&failed.errors, "crawlspace: .: File too large");
+    assert_eq!(std::fs::read(&page).unwrap(), b"old");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
 #[test]

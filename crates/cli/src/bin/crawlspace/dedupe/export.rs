@@ -1,12 +1,13 @@
 //! `crawlspace dedupe export` and `import`: an index as lines.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::io::{self, BufRead, BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
-use crawlspace_cli::copy::{Export, Import, Imported};
+use crawlspace_cli::copy::{Error, Export, Import, Imported};
 
+use crate::output::{Output, reported};
 use crate::progress::watched;
 use crate::storage::sentence;
 use crate::table::{Table, count, many};
@@ -28,7 +29,8 @@ const BUFFER: usize = 1 << 20;
 pub(crate) struct ExportLines {
     #[command(flatten)]
     asking: Asking,
-    /// The file to write; by default standard output.
+    /// The file to write, by default standard output. The file appears under its name when it is complete; until then,
+    /// an existing file is kept.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     out: Option<PathBuf>,
 }
@@ -43,19 +45,18 @@ impl ExportLines {
             complain("--json needs --out, because the lines are on standard output");
             return Ok(false);
         }
-        let write: Box<dyn Write> = match &self.out {
-            Some(path) => Box::new(File::create(path).map_err(at(path))?),
-            None => Box::new(io::stdout().lock()),
-        };
-        let mut write = BufWriter::with_capacity(BUFFER, write);
+        let output = Output::open(self.out.as_deref()).map_err(reported)?;
+        let mut write = BufWriter::with_capacity(BUFFER, output.writer().map_err(reported)?);
         let exported = match watched(|work| export.run(&mut write, work))? {
             Ok(exported) => exported,
-            Err(crawlspace_cli::copy::Error::Lines(error)) => return Err(error),
+            Err(Error::Lines(error)) => return Err(reported(output.failed(error))),
             Err(error) => {
                 complain(error);
                 return Ok(false);
             }
         };
+        drop(write);
+        output.commit().map_err(reported)?;
         match self.out {
             Some(_) => self.asking.tell(&exported, |exported| {
                 let mut table = Table::new("exported", 14)?;
