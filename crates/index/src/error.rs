@@ -106,7 +106,7 @@ fn is_full(error: &io::Error) -> bool {
 /// Returns the remedy that is appended to the message of an I/O error; empty for most errors.
 fn advice(error: &io::Error) -> &'static str {
     if is_full(error) {
-        "; no incomplete file was kept: free space (crawlspace index gc) and try again"
+        "; no incomplete file was kept: free space and try again"
     } else {
         ""
     }

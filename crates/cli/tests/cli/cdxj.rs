@@ -15,7 +15,7 @@ use redis_tests::{Outcome, Rng, assert_contains, outcome};
 use serde_json::Value;
 
 use crate::index_cache::guide::{Reader, blocks};
-use crate::tool::{limited, tool};
+use crate::tool::{FULL_OUTPUT, limited, script, tool};
 
 /// Writes a WARC file with captures of URLs in random order, half of them without a stated digest.
 fn warc(path: &Path, captures: u64, rng: &mut Rng) {
@@ -142,6 +142,11 @@ fn failed_write_keeps_the_old_index() {
     }
     assert_eq!(files.map(|name| fs::read(dir.join(name)).unwrap()), old);
     assert_eq!(names(dir).len(), 4);
+    let full = outcome(script("crawlspace cdxj warcs > /dev/full", dir)).exits(1);
+    assert_eq!(full.errors, format!("crawlspace: {FULL_OUTPUT}\n"));
+    // A closed pipe is no error to report.
+    let closed = "crawlspace cdxj warcs warcs | head -c 1 > /dev/null";
+    assert_eq!(outcome(script(closed, dir)).exits(0).errors, "");
 }
 
 #[test]

@@ -8,6 +8,10 @@ use redis_tests::arguments;
 /// Path of the program.
 pub const TOOL: &str = env!("CARGO_BIN_EXE_crawlspace");
 
+/// Error of a command whose standard output is on a full disk.
+pub const FULL_OUTPUT: &str = "cannot write to standard output: No space left on device (os error 28); the output is \
+                               incomplete: discard it, and try again";
+
 /// Returns a command that runs `crawlspace` with the words of a line, in an environment without settings.
 pub fn tool(line: impl AsRef<str>) -> Command {
     let mut tool = Command::new(TOOL);

@@ -75,6 +75,9 @@ impl<'a> Output<'a> {
 pub(crate) fn reported(error: Error) -> io::Error {
     match error {
         Error::Io { error, .. } if error.kind() == io::ErrorKind::BrokenPipe => error,
+        Error::Io { path, error, .. } if path == Path::new(STANDARD) => io::Error::other(format!(
+            "cannot write to {STANDARD}: {error}; the output is incomplete: discard it, and try again"
+        )),
         other => io::Error::other(other),
     }
 }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::index_cache::operations::{built, files, hold, listed};
 use crate::index_cache::stage::Stage;
+use crate::tool::limited;
 
 fn gc(stage: &Stage, words: &str, status: i32) -> Value {
     let words = format!("gc --grace 0s --json {words}");
@@ -183,6 +184,21 @@ fn entries_are_evicted_until_enough_space_is_free() {
     assert_eq!(done["removed"][0]["why"], "room");
     let errors = ends(stage.index(&format!("gc {words}")), 1).errors;
     assert_contains(&errors, "no other entry can be removed");
+}
+
+#[test]
+fn error_about_a_full_disk_names_the_command_that_frees_space() {
+    let stage = Stage::of([1, 2]);
+    let (metadata, cache) = (stage.metadata(), stage.cache());
+    let (metadata, cache) = (metadata.display(), cache.display());
+    let words =
+        format!("index get --kind full --jobs 1,2 --metadata {metadata} --cache-dir {cache}");
+    let failed = ends(limited(words, stage.path()), 1);
+    assert_contains(
+        &failed.errors,
+        "no incomplete file was kept: free space and try again",
+    );
+    assert_contains(&failed.errors, "crawlspace index gc removes old indexes");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use redis_tests::{
 use serde_json::{Value, json};
 
 use crate::operators::stage::crawlspace;
-use crate::tool::{limited, script, tool};
+use crate::tool::{FULL_OUTPUT, limited, script, tool};
 
 const P: &str = "{coll-42}:";
 
@@ -344,6 +344,9 @@ fn failed_export_keeps_the_old_file() {
     let names = std::fs::read_dir(dir).unwrap();
     let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["index.cdxj"]);
+    let full = format!("crawlspace dedupe export --redis {url} --prefix {P} > /dev/full");
+    let full = outcome(script(&full, dir)).exits(1);
+    assert_eq!(full.errors, format!("crawlspace: {FULL_OUTPUT}\n"));
     // A pipe is not replaced.
     let piped = format!(
         "mkfifo pipe; cat pipe > piped.cdxj & crawlspace {words} pipe; [ -p pipe ] || kill $!; wait $!"

@@ -161,6 +161,12 @@ impl Get {
         })?;
         let got = match got {
             Ok(got) => got,
+            Err(error) if error.is_full() => {
+                complain(format_args!(
+                    "{error}; crawlspace index gc removes old indexes from the cache"
+                ));
+                return Ok(false);
+            }
             Err(error) => {
                 complain(error);
                 return Ok(false);
