@@ -1,7 +1,7 @@
 //! Writes an index as lines.
 //!
 //! A line is a CDXJ row of a record, or begins with `!` and describes the index, a crawl or another key.
-//! Lines with `!` come before the rows, even after the lines are sorted.
+//! Lines with `!` come before the rows, even after the lines are sorted. Only the number of lines comes last.
 
 use std::io::{self, Write};
 
@@ -22,6 +22,8 @@ pub(super) const CRAWL: &str = "!crawl";
 pub(super) const KEY: &str = "!key";
 /// First word of a record that does not have the documented form.
 pub(super) const RECORD: &str = "!record";
+/// First word of the last line.
+pub(super) const END: &str = "!end";
 
 /// Bytes as JSON: a string or, if they are not UTF-8, an array of numbers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -142,6 +144,13 @@ pub(super) struct RecordLine {
     pub(super) owned: bool,
 }
 
+/// The last line, by which an import notices that lines are missing.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct EndLine {
+    /// Number of lines before this one.
+    pub(super) lines: u64,
+}
+
 /// The JSON of a CDXJ row.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -196,8 +205,8 @@ impl Export {
         source.count_records(&mut crawls)?;
         let total = crawls.values().map(|standing| standing.records).sum();
         work.begin("exporting records", total);
-        line(
-            out,
+        let mut lines = Lines { out, written: 0 };
+        lines.write(
             INDEX,
             &IndexLine {
                 format: FORMAT,
@@ -206,8 +215,7 @@ impl Export {
         )?;
         for (order, crawl) in (1..).zip(source.in_order(&crawls)?) {
             let standing = crawls[&crawl];
-            line(
-                out,
+            lines.write(
                 CRAWL,
                 &CrawlLine {
                     crawl: crawl[..].into(),
@@ -217,11 +225,11 @@ impl Export {
                 },
             )?;
             for (name, content) in source.details(&crawl)? {
-                key_line(out, &name, content)?;
+                lines.key(&name, content)?;
             }
         }
         for Kept { name, value } in source.other_keys(kept) {
-            key_line(out, &name, value?)?;
+            lines.key(&name, value?)?;
         }
         let mut exported = Exported {
             crawls: crawls.len() as u64,
@@ -231,57 +239,64 @@ impl Export {
             let mut written: Result<(), Error> = Ok(());
             source.read_records(crawl, standing.committed, |page| {
                 exported.records += page.records() as u64;
-                written = write_page(out, crawl, &page)
+                written = (lines.page(crawl, &page))
                     .and_then(|()| Ok(work.advance(page.records() as u64)?));
                 written.is_ok()
             })?;
             written?;
         }
-        out.flush()?;
+        let end = EndLine {
+            lines: lines.written,
+        };
+        lines.write(END, &end)?;
+        lines.out.flush()?;
         Ok(exported)
     }
 }
 
-fn line(out: &mut dyn Write, word: &str, value: &impl Serialize) -> Result<(), Error> {
-    write!(out, "{word} ")?;
-    serde_json::to_writer(&mut *out, value).map_err(io::Error::from)?;
-    Ok(out.write_all(b"\n")?)
+/// The lines of an export.
+struct Lines<'a> {
+    out: &'a mut dyn Write,
+    /// Number of lines so far.
+    written: u64,
 }
 
-fn key_line(out: &mut dyn Write, name: &[u8], content: Content) -> Result<(), Error> {
-    match Value::of(content) {
-        Some(value) => line(
-            out,
-            KEY,
-            &KeyLine {
-                name: name.into(),
-                value,
-            },
-        ),
-        None => Ok(()),
+impl Lines<'_> {
+    fn write(&mut self, word: &str, value: &impl Serialize) -> Result<(), Error> {
+        write!(self.out, "{word} ")?;
+        serde_json::to_writer(&mut *self.out, value).map_err(io::Error::from)?;
+        self.written += 1;
+        Ok(self.out.write_all(b"\n")?)
     }
-}
 
-fn write_page(out: &mut dyn Write, crawl: &[u8], page: &Page) -> Result<(), Error> {
-    let mut owned = page.owned.iter().peekable();
-    for pair in page.pairs.chunks_exact(2) {
-        // The owned hashes are in the order of the page.
-        let is_owned = owned.next_if(|hash| **hash == pair[0]).is_some();
-        match row(crawl, &pair[0], &pair[1], is_owned) {
-            Some((key, row)) => line(out, &key, &row)?,
-            None => line(
-                out,
-                RECORD,
-                &RecordLine {
-                    crawl: crawl.into(),
-                    digest: pair[0][..].into(),
-                    record: pair[1][..].into(),
-                    owned: is_owned,
-                },
-            )?,
+    fn key(&mut self, name: &[u8], content: Content) -> Result<(), Error> {
+        let name = name.into();
+        match Value::of(content) {
+            Some(value) => self.write(KEY, &KeyLine { name, value }),
+            None => Ok(()),
         }
     }
-    Ok(())
+
+    fn page(&mut self, crawl: &[u8], page: &Page) -> Result<(), Error> {
+        let mut owned = page.owned.iter().peekable();
+        for pair in page.pairs.chunks_exact(2) {
+            // The owned hashes are in the order of the page.
+            let is_owned = owned.next_if(|hash| **hash == pair[0]).is_some();
+            match row(crawl, &pair[0], &pair[1], is_owned) {
+                Some((key, row)) => self.write(&key, &row)?,
+                None => self.write(
+                    RECORD,
+                    &RecordLine {
+                        crawl: crawl.into(),
+                        digest: pair[0][..].into(),
+                        record: pair[1][..].into(),
+                        owned: is_owned,
+                    },
+                )?,
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Makes the urlkey, the timestamp and the JSON of a record; `None` if the record could not be restored from them.

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::export::{
-    CRAWL, CrawlLine, FORMAT, INDEX, IndexLine, KEY, KeyLine, RECORD, RecordLine, Row,
+    CRAWL, CrawlLine, END, EndLine, FORMAT, INDEX, IndexLine, KEY, KeyLine, RECORD, RecordLine, Row,
 };
 use super::source::{Content, Page};
 use super::target::Target;
@@ -70,6 +70,7 @@ enum Line {
         record: Vec<u8>,
         owned: bool,
     },
+    End(EndLine),
 }
 
 /// State of an import.
@@ -85,6 +86,10 @@ struct Importing {
     profile: Profile,
     pages: BTreeMap<Vec<u8>, Page>,
     buffered: usize,
+    /// Number of lines that were read, without the last lines of exports.
+    read: u64,
+    /// Number of lines that the exports wrote, according to their last lines.
+    written: Option<u64>,
     imported: Imported,
 }
 
@@ -92,8 +97,8 @@ impl Import {
     /// Imports the lines. Bad lines are skipped and reported. Importing the same lines again changes nothing.
     ///
     /// # Errors
-    /// Fails if the server returns an error or cannot be reached, if the target has other crawls, or if the lines
-    /// cannot be read. The crawls become visible at the end; until then, importing again continues.
+    /// Fails if the server returns an error or cannot be reached, if the target has other crawls, or if lines are
+    /// missing or cannot be read. The crawls become visible at the end; until then, importing again continues.
     pub fn run(&self, lines: &mut dyn BufRead, work: &Work) -> Result<Imported, Error> {
         work.begin("importing lines", 0);
         let mut importing = Importing {
@@ -105,6 +110,8 @@ impl Import {
             profile: Profile::Document,
             pages: BTreeMap::new(),
             buffered: 0,
+            read: 0,
+            written: None,
             imported: Imported {
                 profile: Profile::Document,
                 storage: Storage::Plain,
@@ -126,7 +133,11 @@ impl Import {
             if line.is_empty() {
                 continue;
             }
-            match Line::read(line) {
+            let line = Line::read(line);
+            // A line that is too long is read in parts.
+            let is_last_part = raw.ends_with(b"\n") || (raw.len() as u64) < MAX_LINE;
+            importing.read += u64::from(is_last_part && !matches!(line, Ok(Line::End(_))));
+            match line {
                 Ok(line) => importing.take(number, line)?,
                 Err(why) => importing.bad(number, why),
             }
@@ -146,6 +157,7 @@ impl Line {
             INDEX => Line::Index(json(rest)?),
             CRAWL => Line::Crawl(json(rest)?),
             KEY => Line::Key(json(rest)?),
+            END => Line::End(json(rest)?),
             RECORD => {
                 let record: RecordLine = json(rest)?;
                 Line::Record {
@@ -263,6 +275,10 @@ impl Importing {
                     self.flush()?;
                 }
             }
+            Line::End(end) => {
+                let written = self.written.unwrap_or(0);
+                self.written = Some(written.saturating_add(end.lines));
+            }
         }
         Ok(())
     }
@@ -286,7 +302,23 @@ impl Importing {
         Ok(())
     }
 
+    /// Refuses an export of which lines are missing.
+    fn check(&self) -> Result<(), Error> {
+        let missing = match self.written {
+            None => format!("its last line, {END}, is missing"),
+            Some(written) if self.read < written => {
+                format!("{} of its {written} lines are missing", written - self.read)
+            }
+            Some(_) => return Ok(()),
+        };
+        Err(Error::Refused(format!(
+            "the export is incomplete: {missing}; the crawls were not made visible: run the import again with the \
+             complete export"
+        )))
+    }
+
     fn end(mut self, work: &Work) -> Result<Imported, Error> {
+        self.check()?;
         self.prepare()?;
         self.flush()?;
         for (_, crawl) in &self.order {

@@ -475,6 +475,7 @@ fn bad_lines_are_reported_with_their_numbers() {
             .replace("0000000000000000", "00"),
         "!other {}",
         r#"!crawl {"crawl":"late","committed":true,"uncommitted":false,"order":2}"#,
+        r#"!end {"lines":10}"#,
     ];
     std::fs::write(&file, lines.join("\n")).unwrap();
     let target = Options::new().plain().start();
@@ -502,6 +503,65 @@ fn bad_lines_are_reported_with_their_numbers() {
     assert_eq!(done.object()["records"], 1);
     let found = ok!(target.wire(), "DEDUPE.LOOKUP", P, "sha256:0000000000000000");
     assert_eq!(found.items()[0].items()[0].text(), "a");
+}
+
+#[test]
+fn import_of_an_incomplete_export_makes_no_crawl_visible() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = Options::new().plain().start();
+    owned_index(&source);
+    let whole = folder.path().join("whole.cdxj");
+    exported(&source, &whole);
+    let text = std::fs::read_to_string(&whole).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let (end, others) = lines.split_last().unwrap();
+    let count = others.len();
+    assert_eq!(*end, format!("!end {{\"lines\":{count}}}"));
+    let mut sorted = lines.clone();
+    sorted.sort_unstable();
+    let headers = sorted.iter().filter(|line| line.starts_with('!')).count();
+    let no_end = "its last line, !end, is missing";
+    let missing = |missing| format!("{missing} of its {count} lines are missing");
+    let file = folder.path().join("part.cdxj");
+    let words = format!("dedupe import {}", file.display());
+    let target = Options::new().plain().start();
+    for (part, why) in [
+        (String::new(), no_end),
+        (lines[..1].join("\n"), no_end),
+        (lines[..headers].join("\n"), no_end),
+        (others.join("\n"), no_end),
+        (format!("{}\n", lines[..count / 2].join("\n")), no_end),
+        (text[..text.len() - 3].to_owned(), no_end),
+        // In a sorted file, the number of lines is not at the end.
+        (sorted[..headers].join("\n"), &missing(count + 1 - headers)),
+        (sorted[..count].join("\n"), &missing(1)),
+        // Blank lines do not replace missing ones.
+        (
+            format!("{}\n\n{end}", others[..count - 2].join("\n\n")),
+            &missing(2),
+        ),
+    ] {
+        std::fs::write(&file, part).unwrap();
+        let failed = crawlspace(&target, P, &words).exits(1);
+        assert_contains(&failed.errors, format!("the export is incomplete: {why}; "));
+        for set in ["allcrawls", "uncommittedcrawls"] {
+            assert_eq!(
+                ok!(target.wire(), "SCARD", format!("{P}{set}")).int(),
+                0,
+                "{why}"
+            );
+        }
+    }
+    let key = format!("{P}h:z");
+    assert!(ok!(target.wire(), "HLEN", key).int() > 0);
+    for number in (0..2_300).step_by(50) {
+        let found = ok!(target.wire(), "DEDUPE.LOOKUP", P, sha256_of(number));
+        assert!(found.items()[0].is_nil(), "{number}");
+    }
+    // The complete export continues.
+    crawlspace(&target, P, &format!("dedupe import {}", whole.display())).exits(0);
+    copied_keys(&target).assert_same(&copied_keys(&source), "imported");
+    DedupeIndex::of(&target, P).assert_consistent();
 }
 
 /// Returns the lines of an export, in any order.

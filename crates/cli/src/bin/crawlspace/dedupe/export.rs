@@ -76,9 +76,9 @@ impl ExportLines {
 
 /// Read the lines of `dedupe export` into an index.
 ///
-/// The crawls become visible at the end. Every crawl of the target must be in the lines. Bad lines
-/// are skipped, and reported with their numbers; exit status 1 if there are any. An interrupted import can be
-/// run again.
+/// The crawls become visible at the end, unless lines of the export are missing. Every crawl of the target must be in
+/// the lines. Bad lines are skipped, and reported with their numbers. Exit status 1 if lines are bad or missing. An
+/// interrupted import can be run again.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace dedupe import --prefix '{coll-42}:' --packed coll-42.cdxj")]
