@@ -35,6 +35,21 @@ pub(crate) struct Writable {
     server: tokio::sync::Mutex<Option<AsyncServer>>,
 }
 
+/// Error of a write.
+#[derive(Debug)]
+pub(crate) enum WriteError {
+    /// Redis returns an error, or cannot be reached.
+    Server(crawlspace_client::Error),
+    /// An invalid alias: a description of the fault.
+    Alias(String),
+}
+
+impl From<crawlspace_client::Error> for WriteError {
+    fn from(error: crawlspace_client::Error) -> WriteError {
+        WriteError::Server(error)
+    }
+}
+
 /// A line of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Written {
@@ -65,17 +80,17 @@ impl Writable {
         &self.token
     }
 
-    /// Adds rows and aliases, in their order. Adding a row again changes nothing.
-    pub(crate) async fn add(&self, lines: Vec<Written>) -> Result<(), crawlspace_client::Error> {
+    /// Adds rows and aliases, in their order, up to the first invalid alias. Adding a row again changes nothing.
+    pub(crate) async fn add(&self, lines: Vec<Written>) -> Result<(), WriteError> {
         self.apply(lines, true).await
     }
 
     /// Deletes rows and aliases.
-    pub(crate) async fn delete(&self, lines: Vec<Written>) -> Result<(), crawlspace_client::Error> {
+    pub(crate) async fn delete(&self, lines: Vec<Written>) -> Result<(), WriteError> {
         self.apply(lines, false).await
     }
 
-    async fn apply(&self, lines: Vec<Written>, adds: bool) -> Result<(), crawlspace_client::Error> {
+    async fn apply(&self, lines: Vec<Written>, adds: bool) -> Result<(), WriteError> {
         let mut rows = Vec::new();
         for line in lines {
             match line {
@@ -87,7 +102,7 @@ impl Writable {
                 Written::Nothing => {}
             }
         }
-        self.write(rows, adds).await
+        Ok(self.write(rows, adds).await?)
     }
 
     async fn write(
@@ -127,13 +142,31 @@ impl Writable {
         self.send::<u64>(command).await.map(drop)
     }
 
+    /// Refuses an alias whose target is an alias of another key: a query resolves one alias only, and two aliases could
+    /// name each other. An alias that exists already is accepted, because requests may be sent again.
+    async fn check(&self, from: &[u8], to: &[u8]) -> Result<(), WriteError> {
+        if from == to {
+            return Ok(());
+        }
+        let mut command = ::redis::cmd("HMGET");
+        command.arg(self.aliases()).arg(from).arg(to);
+        let [existing, next]: [Option<Vec<u8>>; 2] = self.send(command).await?;
+        match next {
+            Some(next) if next != to && existing.as_deref() != Some(to) => {
+                let [to, next] = [to, &next].map(String::from_utf8_lossy);
+                Err(WriteError::Alias(format!(
+                    "the target of the alias, {to}, is an alias of {next}: choose a target that is not an alias"
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Defines an alias and moves the existing rows of its key, or deletes the alias.
-    async fn alias(
-        &self,
-        from: Vec<u8>,
-        to: Vec<u8>,
-        adds: bool,
-    ) -> Result<(), crawlspace_client::Error> {
+    async fn alias(&self, from: Vec<u8>, to: Vec<u8>, adds: bool) -> Result<(), WriteError> {
+        if adds {
+            self.check(&from, &to).await?;
+        }
         let mut command = ::redis::cmd(if adds { "HSET" } else { "HDEL" });
         command.arg(self.aliases()).arg(&from);
         if adds {

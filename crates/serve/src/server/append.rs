@@ -14,7 +14,7 @@ use super::body::Body;
 use super::reply::{closing, page};
 use super::state::fresh;
 use super::target::RequestTarget;
-use crate::writable::{Writable, Written};
+use crate::writable::{Writable, WriteError, Written};
 use crawlspace_index::lines::MAX_LINE;
 
 /// Number of lines that are written at a time.
@@ -129,17 +129,22 @@ struct Batches<'a> {
 impl Batches<'_> {
     async fn line(&mut self, line: &[u8]) -> Result<(), Response<Body>> {
         self.number += 1;
-        match Written::parse(line) {
+        let is_alias = match Written::parse(line) {
             Ok(Written::Nothing) => return Ok(()),
-            Ok(written) => self.lines.push(written),
+            Ok(written) => {
+                let is_alias = matches!(written, Written::Alias { .. });
+                self.lines.push(written);
+                is_alias
+            }
             Err(_) if self.skips => return Ok(()),
             Err(why) => {
                 let what = format!("line {}: {why}", self.number);
                 return Err(self.refused(StatusCode::BAD_REQUEST, &what));
             }
-        }
+        };
         self.rows += 1;
-        if self.lines.len() < LINES {
+        // An alias may be invalid, so it is the last line of its batch.
+        if self.lines.len() < LINES && !is_alias {
             return Ok(());
         }
         self.flush().await
@@ -152,11 +157,22 @@ impl Batches<'_> {
         } else {
             self.writable.add(lines).await
         };
-        written.map_err(|error| {
-            tracing::warn!(%error, "the sorted set of a writable collection cannot be written");
-            let what = "the rows cannot be written at the moment";
-            self.refused(StatusCode::SERVICE_UNAVAILABLE, what)
-        })
+        match written {
+            Ok(()) => Ok(()),
+            Err(WriteError::Alias(_)) if self.skips => {
+                self.rows -= 1;
+                Ok(())
+            }
+            Err(WriteError::Alias(why)) => {
+                let what = format!("line {}: {why}", self.number);
+                Err(self.refused(StatusCode::BAD_REQUEST, &what))
+            }
+            Err(WriteError::Server(error)) => {
+                tracing::warn!(%error, "the sorted set of a writable collection cannot be written");
+                let what = "the rows cannot be written at the moment";
+                Err(self.refused(StatusCode::SERVICE_UNAVAILABLE, what))
+            }
+        }
     }
 
     /// Refuses the rest of a request.

@@ -137,6 +137,59 @@ fn aliases_lead_to_the_captures_of_another_url() {
 }
 
 #[test]
+fn alias_of_an_alias_is_refused() {
+    let rows = Rows::new();
+    let stage = Stage::start(&rows.config());
+    assert_eq!(write(&stage, "/web", LINES).status, 200);
+    let alias =
+        |from: &str, to: &str| format!("@alias http://{from}.example/ http://{to}.example/\n");
+    let [ab, bc, ca, ba] =
+        [("a", "b"), ("b", "c"), ("c", "a"), ("b", "a")].map(|(from, to)| alias(from, to));
+    assert_eq!(write(&stage, "/web", &ab).status, 200);
+    let later = "- 20190102030405 http://b.example/ text/html 200 DDDD - - 100 300 a.warc.gz\n";
+    for cycle in [&ba, &ca] {
+        let refused = write(&stage, "/web", &format!("{later}{cycle}{later}"));
+        assert_eq!(refused.status, 400, "{cycle}");
+        assert_contains(
+            refused.text(),
+            "line 2: the target of the alias, example,a)/, is an alias of example,b)/",
+        );
+    }
+    // The lines before it are written, and the alias still works.
+    let all = "2016 http://a.example/, 2018 http://a.example/, 2019 http://b.example/";
+    for url in ["a.example", "b.example"] {
+        assert_eq!(found(&stage, &format!("url={url}")), all, "{url}");
+    }
+    let skipped = write(&stage, "/web?badLines=skip", &format!("{ba}{later}{later}"));
+    assert_eq!(
+        (skipped.status, &*skipped.text()),
+        (200, "Added 2 records\n")
+    );
+    // A request can be sent again, although the target has become an alias.
+    for _ in 0..2 {
+        assert_eq!(write(&stage, "/web", &format!("{ab}{bc}")).status, 200);
+    }
+    for closing in [&ca, &alias("c", "b")] {
+        assert_eq!(write(&stage, "/web", closing).status, 400, "{closing}");
+    }
+    assert_eq!(found(&stage, "url=b.example"), all);
+    // The alias gets the new target.
+    assert_eq!(write(&stage, "/web", &alias("a", "c")).status, 200);
+    assert_eq!(found(&stage, "url=a.example"), all);
+    // A deleted alias can be a target, and an alias of itself is none.
+    assert_eq!(
+        write(&stage, "/web/delete", &format!("{bc}{ab}")).status,
+        200
+    );
+    for line in [&ca, &alias("a", "a"), &alias("d", "a")] {
+        assert_eq!(write(&stage, "/web", line).status, 200, "{line}");
+    }
+    for url in ["a.example", "c.example", "d.example"] {
+        assert_eq!(found(&stage, &format!("url={url}")), all, "{url}");
+    }
+}
+
+#[test]
 fn nothing_is_written_without_the_token() {
     let rows = Rows::new();
     let stage = Stage::start(&rows.config());
