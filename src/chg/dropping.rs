@@ -138,7 +138,8 @@ impl<K: Store> Frontier<K> {
             let leased = self
                 .groups
                 .leased_until(ks, &loaded, execution, counted > 0)?;
-            if let Some(until) = leased.filter(|&until| until > now) {
+            let freed = self.later.last_of(ks, &self.groups, &loaded, execution)?;
+            if let Some(until) = leased.max(freed).filter(|&until| until > now) {
                 self.drops.mark(ks, execution, until)?;
             }
         }

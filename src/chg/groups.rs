@@ -358,6 +358,13 @@ impl<K: Store> Groups<K> {
         Ok((true, Vec::new()))
     }
 
+    /// Returns the time at which the first lease on a group expires.
+    pub(super) fn first_deadline(&self, ks: &mut K, loaded: &Loaded<K>) -> Result<Option<Millis>> {
+        // The lease of a plain client has no token, and is not among those of the group.
+        let busy = ks.zset_score(&self.keys.once.busy, &loaded.id)?;
+        Ok(loaded.group.first_deadline().or(busy.map(of_score)))
+    }
+
     /// Returns the deadline of the last lease on a group whose worker may still find links for an
     /// execution. Considers leases on stored URIs of the execution. If URIs of the execution are
     /// only counted, considers all leases, because leases on counted URIs do not contain the

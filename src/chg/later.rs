@@ -4,7 +4,7 @@
 //! The sorted set `chg_later` contains these leases, sorted by the second deadline. A lease whose URIs have all
 //! ended stays in the set until that deadline, so that `CHG.DONE` can be sent again.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::rc::Rc;
 
 use super::Token;
@@ -57,6 +57,28 @@ impl<K: Store> Later<K> {
         }
         let score = ks.zset_score(&self.keys.once.later, &member(token, chg))?;
         Ok(score.map(of_score))
+    }
+
+    /// Returns the last second deadline of the leases on URIs of an execution that have freed a group.
+    pub(super) fn last_of(
+        &self,
+        ks: &mut K,
+        groups: &Groups<K>,
+        loaded: &Loaded<K>,
+        execution: &[u8],
+    ) -> Result<Option<Millis>> {
+        if Self::is_empty(ks)? {
+            return Ok(None);
+        }
+        let tokens = groups.kept(ks, loaded, |uris| {
+            let own = uris.leases().filter(|leased| leased.execution == execution);
+            own.map(|leased| leased.token).collect::<BTreeSet<_>>()
+        })?;
+        let mut last = None;
+        for token in tokens.unwrap_or_default() {
+            last = last.max(self.of(ks, &loaded.id, token)?);
+        }
+        Ok(last)
     }
 
     /// Sets the second deadline of a lease.

@@ -118,7 +118,10 @@ impl<K: Store> Frontier<K> {
         };
         let step = loaded.group.on(Event::Released(end), &seen);
         if let Fate::Later(ms) = *fate {
-            self.later.set(ks, id, token, now + ms)?;
+            let deadline = now + ms;
+            self.later.set(ks, id, token, deadline)?;
+            self.drops
+                .extend(ks, &self.groups, &loaded, token, deadline, now)?;
             self.groups.clear_ended(ks, &loaded)?;
             if let Some(status) = when.status() {
                 self.groups.store_status(ks, &loaded, token, status)?;

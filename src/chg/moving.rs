@@ -12,7 +12,7 @@ use super::keys::{COUNTED, GROUP};
 use super::ledger::counted_field;
 use super::limiting::{copy_limits, limits_of, remove_limits};
 use super::store::Store;
-use super::time::{Millis, of_score};
+use super::time::Millis;
 use super::transition::{Placement, Step};
 use super::uris::{Changed, Op, Queued};
 
@@ -105,8 +105,11 @@ impl Moving {
                 }
                 from => from?,
             };
-            let busy = ks.zset_score(&frontier.keys.once.busy, &self.from)?;
-            let deadline = from.group.first_deadline().or(busy.map(of_score));
+            let mut deadline = frontier.groups.first_deadline(ks, &from)?;
+            if deadline.is_some_and(|deadline| deadline <= self.now) {
+                frontier.end_expired_leases(ks, &mut from, self.now)?;
+                deadline = frontier.groups.first_deadline(ks, &from)?;
+            }
             if let Some(deadline) = deadline {
                 return Err(Error::Leased(self.from.clone(), deadline));
             }

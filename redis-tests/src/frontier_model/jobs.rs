@@ -17,6 +17,15 @@ impl FrontierModel {
         }
         let mut moved = 0;
         loop {
+            let now = self.now;
+            if self
+                .known(from)?
+                .holds
+                .iter()
+                .any(|hold| hold.deadline <= now)
+            {
+                self.make_ready(from);
+            }
             if self.known(from).map(|group| !group.holds.is_empty())? {
                 return Err("LEASED");
             }

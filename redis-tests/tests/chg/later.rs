@@ -363,3 +363,36 @@ fn lease_that_lost_its_url_does_not_change_the_payload() {
     let items = reply.items()[0].items()[7].items();
     assert_eq!(items[0].items()[2].text(), "fresh");
 }
+
+#[test]
+fn dropped_crawl_stays_closed_while_a_worker_keeps_its_urls() {
+    // Each case frees the group and keeps the URL for 30 seconds.
+    for (next, release) in [
+        ("NEXT URIS 1 LEASE 30000", "DELAY 0 LATER 30000"),
+        ("NEXT GATE 0 LEASE 30000", ""),
+    ] {
+        for drops_first in [false, true] {
+            let (_server, mut f) = packed();
+            discover(&mut f, "h", &["u1", "u2"]);
+            let (chg, token, _) = take(&mut f, next);
+            if drops_first {
+                f.ok("DROP crawl");
+            }
+            if !release.is_empty() {
+                f.pass(1000);
+                f.ok(format!("RELEASE {chg} {token} {release}"));
+            }
+            if !drops_first {
+                f.ok("DROP crawl");
+            }
+            let case = format!("{next} {release}, dropped first: {drops_first}");
+            let adds = |f: &mut Frontier| !f.ok("ADDURI crawl h 0 0 u3").items()[0].is_nil();
+            f.pass(29_999);
+            assert!(!adds(&mut f), "{case}");
+            // The leases end 30 seconds after the release, or after the lease with a gate.
+            f.pass(1);
+            assert!(adds(&mut f), "{case}");
+            f.assert_consistent();
+        }
+    }
+}

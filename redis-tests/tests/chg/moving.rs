@@ -277,3 +277,32 @@ fn move_of_a_full_batch_leaves_nothing_behind_in_the_queues() {
         f.assert_conserved();
     }
 }
+
+#[test]
+fn expired_lease_ends_with_the_move() {
+    let (_server, mut f) = stage();
+    f.add_uri("crawl", "from", 0, 0, "a");
+    f.ok("NEXT LEASE 1000");
+    f.pass(999);
+    f.refused("MOVE from to", "LEASED ");
+    f.pass(1);
+    assert_eq!(f.ok("MOVE from to").ints(), [1, 1]);
+    // The expired lease is reported as usual.
+    let expired = f.ok("EXPIRED");
+    assert_eq!(expired.items()[0].items()[0].text(), "from");
+    assert_eq!(f.take("to").uri.as_deref(), Some("a"));
+    f.assert_conserved();
+}
+
+#[test]
+fn moved_url_keeps_the_time_of_its_last_change() {
+    let mut server = simulated().packed().aof_unsynced(false).start();
+    let mut f = Frontier::at(&server, T0);
+    f.ok("DISCOVER crawl URI ITEMS 1 from 0 0 u");
+    let known = f.ok("KNOWN crawl u");
+    server.kill9();
+    server.restart();
+    let mut f = Frontier::at(&server, T0 + 7_200_000);
+    assert_eq!(f.ok("MOVE from to").ints(), [1, 1]);
+    assert_eq!(f.ok("KNOWN crawl u"), known);
+}

@@ -466,11 +466,13 @@ impl Packed {
                 attempts,
                 ..
             } => note(execution, uri, false, &|known, member| {
+                // A URL that moves to another group stays queued.
+                let moved = known.filter(|known| known.state == State::Queued);
                 Some(Known {
                     state: State::Queued,
                     attempts,
                     status: known.and_then(|known| known.status),
-                    changed,
+                    changed: moved.map_or(changed, |known| known.changed),
                     group: here,
                     member,
                 })
@@ -649,7 +651,11 @@ impl Packed {
                 let execution = entries.name()?;
                 self.known.leave(execution);
             }
-            Kind::Clock => self.known.clock = entries.from.number_to(0xff_ffff)? as u32,
+            Kind::Clock => {
+                self.known.clock = entries.from.number_to(0xff_ffff)? as u32;
+                // Jobs that change URLs do not know the time.
+                self.unit = self.known.clock;
+            }
             Kind::Known => {
                 let name = entries.from.bytes()?;
                 let loaded = self.known.load(name, entries.from.bytes()?);
