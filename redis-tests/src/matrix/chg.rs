@@ -9,7 +9,7 @@ use crate::busy_frontier::BusyFrontier;
 use crate::frontier::{Frontier, T0, simulated};
 use crate::wire::Wire;
 
-/// Returns the family with a storage.
+/// Returns the family. Without a storage, frontiers start in plain keys, and the samples include PACK.
 pub(super) fn family(storage: &'static str) -> Family {
     Family {
         name: "CHG",

@@ -83,8 +83,7 @@ impl Family {
         let options = (self.options)();
         match self.storage {
             "packed" => options.packed(),
-            "plain" => options.plain(),
-            _ => options,
+            _ => options.plain(),
         }
     }
 

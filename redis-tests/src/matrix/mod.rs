@@ -43,7 +43,7 @@ pub fn families() -> Vec<Family> {
     vec![
         dedupe::family("plain"),
         dedupe::family("packed"),
-        chg::family("plain"),
+        chg::family(""),
         chg::family("packed"),
         tags::family(),
     ]

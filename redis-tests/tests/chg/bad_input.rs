@@ -8,7 +8,7 @@ use redis_tests::{BusyFrontier, Frontier, Lease, Server, T0, TEN_YEARS, ok, rows
 fn simulated_time_is_refused_by_default() {
     let server = Server::start();
     let mut f = Frontier::at(&server, T0);
-    let chg = family("CHG", "plain");
+    let chg = family("CHG", "");
     let state = chg.fill(&mut simulated().start().wire(), "{f}:");
     // Samples that block use the server's own clock.
     for line in chg.samples.iter().filter(|line| !line.contains("BLOCK 1")) {
@@ -95,7 +95,7 @@ fn times_as_far_as_ten_years_are_taken() {
 fn scores_and_members_that_make_no_sense_do_no_harm() {
     let mut server = simulated().plain().start();
     let mut c = server.wire();
-    let chg = family("CHG", "plain");
+    let chg = family("CHG", "");
     for (queue, score, member) in rows![
         "chg_wait", "-inf", "waiting"; "chg_wait", "inf", "waiting"; "chg_wait", "-5", "";
         "chg_wait", "1e300", "nobody"; "chg_busy", "-inf", "held"; "chg_busy", "inf", "held";

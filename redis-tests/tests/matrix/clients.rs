@@ -66,7 +66,7 @@ fn records_figures_and_errors_of_an_index() {
 
 #[test]
 fn counts_states_and_errors_of_a_frontier() {
-    let chg = family("CHG", "plain");
+    let chg = family("CHG", "");
     assert_field(&chg, "WHY waiting", "count", Value::Int(1));
     assert_replies(&chg, "ADD crawl SEQ writer 9 another 0", vec![1]);
     assert_error(&chg, "WHY nobody", "NOCHG ");

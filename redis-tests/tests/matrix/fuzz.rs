@@ -126,7 +126,7 @@ impl<'a> Player<'a> {
             let mut state = self.state.clone();
             state.now = self.frontier.as_ref().and_then(|(f, _)| f.now);
             let mut sample = *rng.pick::<&str>(self.family.samples);
-            let stays_plain = self.family.name == "CHG" && self.family.storage == "plain";
+            let stays_plain = self.family.name == "CHG" && self.family.storage.is_empty();
             if sample == "PACK" && stays_plain && rng.below(10) > 0 {
                 // Damage does not reach a packed frontier, so most frontiers stay plain.
                 sample = "UNPACK";
@@ -426,7 +426,7 @@ fn assert_goes_on(f: &mut Frontier, log: &str) {
 #[test]
 fn random_waiters_and_random_commands_do_no_harm() {
     let mut rng = Rng::new("random_waiters_and_random_commands_do_no_harm");
-    let chg = family("CHG", "plain");
+    let chg = family("CHG", "");
     // A frontier with waiting clients needs the server's clock, so build the state on another
     // server and use only its words.
     let state = chg.refill(&mut simulated().start().wire());

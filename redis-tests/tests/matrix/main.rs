@@ -9,7 +9,7 @@ macro_rules! for_every_family {
     };
     (native values: $($property:ident),+ $(,)?) => {
         for_every_family!(@ dedupe_packed "DEDUPE" "packed" $($property)+);
-        for_every_family!(@ chg "CHG" "plain" $($property)+);
+        for_every_family!(@ chg "CHG" "" $($property)+);
         for_every_family!(@ chg_packed "CHG" "packed" $($property)+);
         for_every_family!(@ tags "TAGS" "" $($property)+);
     };
