@@ -104,7 +104,7 @@ const CONSTANTS: &[(&str, &[&str])] = &[
              {crates/serve/src/breaker.rs MAX_PAUSE};",
             "`.idx` of each package in memory, and indexes without one, up to {crates/index/src/index/package.rs MAX_TEXT} \
              each.",
-            "sort up to {crates/index/src/index/files.rs MAX_KEPT} of rows of one answer;",
+            "sorts up to {crates/index/src/index/files.rs MAX_KEPT} of rows;",
             "Up to {crates/fetch/src/file.rs MAX_KEPT} of fetched data are cached,",
             "`serve` fetches up to {crates/fetch/src/file.rs MAX_AHEAD} more at a time.",
             "the same index; {crates/jobs/src/caches.rs DEFAULT_WAIT} by default |",
