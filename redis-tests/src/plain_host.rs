@@ -17,7 +17,7 @@ const ACCEPTED: [&str; 20] = [
 
 /// A proxy in front of a server that refuses all other commands, including writes, scripts and module commands.
 ///
-/// Its cursors are words, as in some versions of Kvrocks, and are valid only on the connection that received them. A
+/// Its cursors are strings, as in some versions of Kvrocks, and are valid only on the connection that received them. A
 /// client that resumes a scan over another connection gets an error. It can break connections at a given reply of
 /// `HSCAN`.
 pub struct PlainHost {

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use crate::server::Server;
 
-/// Forwards bytes between clients and a server over its own port.
+/// A proxy that listens on a port of its own and forwards bytes between clients and a server.
 ///
 /// After clients have sent a given number of bytes ([`Relay::hold_after`]), it stops forwarding,
 /// even in the middle of a request. The test can then kill, stop or disconnect the client at a

@@ -8,7 +8,7 @@
 //! - `p`: the end of the longest pause
 //! - `l:<group>`: the deadline of a lease on this group
 //! - `w`: the representative, that is, the group that waits in `chg_wait` on behalf of all groups
-//! of the gate
+//!   of the gate
 //!
 //! `n` is computed from `p` and the deadlines. The other groups wait in the list
 //! `chg_gated:<name>`. Therefore opening the gate moves only one group, not thousands.

@@ -87,7 +87,7 @@ impl<K: Store> Later<K> {
         Ok(ks.zset_add(key, &member(token, chg), deadline as f64)?)
     }
 
-    /// Returns the earliest second deadline.
+    /// Returns the earliest of the second deadlines.
     ///
     /// # Errors
     /// `WRONGTYPE` if the key holds another type.

@@ -33,8 +33,8 @@ pub struct Gather<N> {
     merging: N,
     added: N,
     numbers: Numbers,
-    /// True if a crawl that plain clients committed must skip the hashes that another crawl owns,
-    /// because the lists of holders then lack this crawl. A commit may safely treat such hashes as
+    /// True if the hashes of another crawl are skipped, because plain clients committed the crawl
+    /// without adding it to the lists of holders. A commit may safely treat such hashes as
     /// new, but other jobs must not change them.
     spare_unrecorded: bool,
 }

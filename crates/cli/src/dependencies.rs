@@ -52,7 +52,7 @@ pub enum Error {
 /// Returns the dependencies of a WACZ file that belongs to `crawl`; an empty name means that its crawl is not in the
 /// index.
 ///
-/// Originals in other files of the same crawl are not listed: a reader with the crawl has these files.
+/// Originals in other files of the same crawl are not listed, because they are stored with the crawl.
 ///
 /// ```no_run
 /// use crawlspace_client::dedupe::Index;

@@ -26,7 +26,7 @@ pub unsafe fn part_of(block: *mut u8, align: usize) -> *mut u8 {
 /// # Safety
 /// `part` was made by [`part_of`].
 pub unsafe fn block_of(part: *mut u8) -> *mut u8 {
-    // SAFETY: `part_of` wrote the address of the block directly before the part.
+    // SAFETY: `part_of` stored the address of the block in the bytes directly before the part.
     unsafe { part.cast::<*mut u8>().sub(1).read() }
 }
 

@@ -128,7 +128,7 @@ pub fn names() -> Names {
     FRONTIERS.names()
 }
 
-/// Calls `act` with the keys of a frontier in its storage. After `act`, replicates the changes of a
+/// Calls `act` with the keys of a frontier, for the storage that the frontier has. After `act`, replicates the changes of a
 /// packed frontier.
 fn lend<T>(
     keys: &mut RedisKeyspace,

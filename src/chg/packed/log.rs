@@ -83,7 +83,7 @@ pub(super) enum Kind {
     Join,
     /// An execution is removed from its space: execution.
     Leave,
-    /// The time of the following changes of known URLs: units of ten minutes.
+    /// The time, in units of ten minutes, of the changes of known URLs that follow.
     Clock,
     /// Known URLs: name of the space, records.
     Known,

@@ -23,7 +23,7 @@ enum Next {
     Lists,
     /// Groups in the sorted queues, in order, so that both storages find their positions quickly.
     Queues,
-    /// Groups, and other keys of each group, gate or execution.
+    /// Groups, and the other keys that exist for each group, gate or execution.
     Groups,
     /// The remaining keys that a frontier has only once.
     Once,

@@ -62,7 +62,7 @@ if #new > 0 then
 end
 return {#new, was_done, underway}";
 
-/// Records the crawls of queued packages whose sequence has no name: those that other clients queued.
+/// Records the crawls of packages that other clients queued; the sequences of these packages have no names.
 pub(super) const ADOPT: &str = r"
 local crawls, runs = unpack(KEYS)
 local names, run = ARGV[1], ARGV[2]

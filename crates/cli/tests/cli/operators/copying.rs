@@ -532,7 +532,7 @@ fn import_of_an_incomplete_export_makes_no_crawl_visible() {
         (others.join("\n"), no_end),
         (format!("{}\n", lines[..count / 2].join("\n")), no_end),
         (text[..text.len() - 3].to_owned(), no_end),
-        // In a sorted file, the number of lines is not at the end.
+        // In a sorted file, the line with the number of lines is not the last one.
         (sorted[..headers].join("\n"), &missing(count + 1 - headers)),
         (sorted[..count].join("\n"), &missing(1)),
         // Blank lines do not replace missing ones.

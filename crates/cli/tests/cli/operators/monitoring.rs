@@ -212,7 +212,7 @@ fn number_of_series_is_limited() {
         let names = figures
             .keys()
             .filter(|name| name.starts_with("crawlspace_frontier_uris{"));
-        // Data sets named on the command line come first; the server lists at most 64 itself.
+        // Data sets named on the command line come first. The server lists at most 64 data sets.
         let expected = [0, 2, 65][[0, 2, 100].iter().position(|l| *l == limit).unwrap()];
         assert_eq!(names.count(), expected);
         let others = of(&figures, &server, "not_exported", ",kind=\"frontier\"");

@@ -33,7 +33,7 @@ pub(crate) struct Requires {
     /// crawler gave with REF.
     #[arg(long, value_name = "UUID", value_parser = Bytes::parser(), conflicts_with = "refs")]
     wacz: Option<Bytes>,
-    /// List exactly this file: a crawl, and the index of one of its WACZ files. May be given
+    /// List only this file, given by its crawl and the index of the file in the crawl. May be given
     /// several times.
     #[arg(long = "ref", id = "refs", value_name = "CRAWL INDEX", value_parser = Bytes::parser())]
     refs: Vec<Bytes>,
