@@ -252,7 +252,7 @@ impl Packed {
         if came == loading.announced {
             Ok(())
         } else {
-            Err("ends a value whose counts differ from the announced ones".into())
+            Err("ends a value whose counts differ from its announced counts".into())
         }
     }
 }
