@@ -296,7 +296,7 @@ fn memory_of_ids_is_as_documented() {
             &tagged,
         ),
         (
-            "a tagged record with an id of 97 bytes, if it is the only one",
+            "a tagged record with an id of 97 bytes, if it is the only",
             "RECORD",
             50_000,
             &alone,
