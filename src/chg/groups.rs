@@ -360,9 +360,12 @@ impl<K: Store> Groups<K> {
 
     /// Returns the time at which the first lease on a group expires.
     pub(super) fn first_deadline(&self, ks: &mut K, loaded: &Loaded<K>) -> Result<Option<Millis>> {
+        if let Some(deadline) = loaded.group.first_deadline() {
+            return Ok(Some(deadline));
+        }
         // The lease of a plain client has no token, and is not among those of the group.
         let busy = ks.zset_score(&self.keys.once.busy, &loaded.id)?;
-        Ok(loaded.group.first_deadline().or(busy.map(of_score)))
+        Ok(busy.map(of_score))
     }
 
     /// Returns the deadline of the last lease on a group whose worker may still find links for an
@@ -378,8 +381,7 @@ impl<K: Store> Groups<K> {
     ) -> Result<Option<Millis>> {
         let group = &loaded.group;
         if group.holds.is_empty() {
-            let busy = ks.zset_score(&self.keys.once.busy, &loaded.id)?;
-            return Ok(busy.filter(|_| counts).map(of_score));
+            return Ok(self.first_deadline(ks, loaded)?.filter(|_| counts));
         }
         let mut last = None;
         for hold in &group.holds {

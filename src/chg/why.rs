@@ -118,13 +118,11 @@ impl<K: Store> Frontier<K> {
         let waits = ks
             .zset_score(&self.keys.once.wait, &loaded.id)?
             .map(of_score);
-        let busy = ks
-            .zset_score(&self.keys.once.busy, &loaded.id)?
-            .map(of_score);
+        let deadline = self.groups.first_deadline(ks, loaded)?;
         let paused = self.pauses.read(ks)?;
         let all = paused.all;
         let due = waits.unwrap_or(group.due);
-        if let Some(deadline) = group.first_deadline().or(busy)
+        if let Some(deadline) = deadline
             && !group.stands_beside_leases()
         {
             let why = if deadline <= now {
