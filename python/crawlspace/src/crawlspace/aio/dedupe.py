@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Optional
 
-from ..commands import Bytes, Command, data, dedupe, same
+from ..commands import Bytes, Command, data, dedupe
 from ..connection import FAILURES, PARTING
 from ..errors import Error, Stale
-from ..replies import Record, new
+from ..replies import Claim, Record
 from .client import Client, call
 
 
@@ -17,7 +17,7 @@ _CLOSED = "claims work only inside the block of: with index.capture(…) as capt
 class OpenCapture:
     """A payload whose record is about to be written, as a context manager; see ``Dedupe.capture``."""
 
-    def __init__(self, index: "Dedupe", crawl: bytes, hash: bytes, claim: Command[Any]) -> None:
+    def __init__(self, index: "Dedupe", crawl: bytes, hash: bytes, claim: Command[Claim]) -> None:
         #: The original record of the payload; None if the payload is new and must be stored.
         self.original: Optional[Record] = None
         #: The WACZ file that holds the original, with ``with_wacz``.
@@ -30,12 +30,8 @@ class OpenCapture:
         self._is_open = False
 
     async def __aenter__(self) -> "OpenCapture":
-        reply = await self._index._run(self._claim)
-        if reply[0] == b"DUPE":
-            self.original = new(Record, reply[1][:5])
-            self.filename = reply[1][5] if len(reply[1]) > 5 else None
-        elif reply[0] == b"CLAIMED":
-            self._token = reply[1]
+        claim = await self._index._run(self._claim)
+        self.original, self.filename, self._token = claim.original, claim.filename, claim.token
         self._is_open = True
         return self
 
@@ -95,8 +91,7 @@ class Dedupe(Client):
         milliseconds, 0 without a limit and None not at all; then the payload counts as new.
         """
         crawl, hash = data(crawl), data(hash)
-        claim: Command[Any] = dedupe.claim(self.prefix, crawl, hash, px, block=block, with_wacz=with_wacz)
-        claim.parse = same
+        claim = dedupe.claim(self.prefix, crawl, hash, px, block=block, with_wacz=with_wacz)
         return OpenCapture(self, crawl, hash, claim)
 
     add = call(dedupe.add)
