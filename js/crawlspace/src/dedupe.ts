@@ -133,7 +133,7 @@ export interface ListedCrawl extends CrawlFigures {
   readonly progress: number | null;
 }
 
-/** A profile of key names and hash format. */
+/** A profile: key names and notation of hashes. */
 export type Profile = "document" | "browsertrix";
 
 /** The result of a move between storages. */

@@ -239,7 +239,8 @@ impl Export {
             let mut written: Result<(), Error> = Ok(());
             source.read_records(crawl, standing.committed, |page| {
                 exported.records += page.records() as u64;
-                written = (lines.page(crawl, &page))
+                written = lines
+                    .page(crawl, &page)
                     .and_then(|()| Ok(work.advance(page.records() as u64)?));
                 written.is_ok()
             })?;

@@ -176,7 +176,7 @@ fn alias_of_an_alias_is_refused() {
     // The alias gets the new target.
     assert_eq!(write(&stage, "/web", &alias("a", "c")).status, 200);
     assert_eq!(found(&stage, "url=a.example"), all);
-    // A deleted alias can be a target, and an alias of itself is none.
+    // A deleted alias can be a target. A URL whose alias is itself is not an alias.
     assert_eq!(
         write(&stage, "/web/delete", &format!("{bc}{ab}")).status,
         200

@@ -24,7 +24,7 @@ pub(crate) struct Lookup {
     /// Also search the uncommitted hashes of this crawl.
     #[arg(long, value_name = "ID", value_parser = Bytes::parser())]
     crawl: Option<Bytes>,
-    /// Hashes of payloads, in any encoding.
+    /// Hashes of payloads, in any notation.
     #[arg(required = true, value_name = "HASH", value_parser = Bytes::parser())]
     hashes: Vec<Bytes>,
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::Asking;
 
-/// Show or set the key names and the hash format that an index uses.
+/// Show or set the key names and the notation of hashes that an index uses.
 ///
 /// The profile can be set until the index has its first crawl.
 #[derive(Args)]
@@ -24,9 +24,9 @@ pub(crate) struct SetProfile {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Name {
-    /// Key names and hash format of the published design.
+    /// Key names and notation of the published design.
     Document,
-    /// Key names and hash format of the deployed crawler.
+    /// Key names and notation of the deployed crawler.
     Browsertrix,
 }
 
