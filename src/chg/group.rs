@@ -12,7 +12,7 @@
 
 use smallvec::SmallVec;
 
-use crawlspace_host::text::{parse_unsigned, push_number};
+use crawlspace_host::text::{parse_unsigned, push_number, push_numbers};
 
 use super::Token;
 use super::politeness::Backoff;
@@ -319,21 +319,13 @@ impl Options {
 
 fn join(numbers: &[u64]) -> Text {
     let mut text = Text::new();
-    for (i, &n) in numbers.iter().enumerate() {
-        if i > 0 {
-            text.push(b' ');
-        }
-        push_number(&mut text, n);
-    }
+    push_numbers(&mut text, numbers);
     text
 }
 
 fn push_words(text: &mut Text, kind: u8, numbers: [u64; 3]) {
-    text.extend_from_slice(&[b' ', kind]);
-    for n in numbers {
-        text.push(b' ');
-        push_number(text, n);
-    }
+    text.extend_from_slice(&[b' ', kind, b' ']);
+    push_numbers(text, &numbers);
 }
 
 #[cfg(test)]

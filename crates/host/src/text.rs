@@ -64,9 +64,43 @@ pub fn push_number(text: &mut impl Write, n: u64) {
     written.expect("writing to memory does not fail");
 }
 
+/// Appends up to six numbers in decimal, separated by spaces, in one write.
+///
+/// # Panics
+/// Panics if there are more numbers, or if writing to `text` fails.
+pub fn push_numbers(text: &mut impl Write, numbers: &[u64]) {
+    let mut bytes = [b' '; 6 * "18446744073709551615 ".len()];
+    let mut end = 0;
+    for (i, &n) in numbers.iter().enumerate() {
+        let start = end + usize::from(i > 0);
+        let mut digits = itoa::Buffer::new();
+        let digits = digits.format(n).as_bytes();
+        end = start + digits.len();
+        bytes[start..end].copy_from_slice(digits);
+    }
+    let written = text.write_all(&bytes[..end]);
+    written.expect("writing to memory does not fail");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_are_separated_by_spaces() {
+        for (numbers, expected) in [
+            (&[][..], "a".to_string()),
+            (&[7], "a7".to_string()),
+            (
+                &[u64::MAX; 6],
+                format!("a{}", vec![u64::MAX.to_string(); 6].join(" ")),
+            ),
+        ] {
+            let mut text = b"a".to_vec();
+            push_numbers(&mut text, numbers);
+            assert_eq!(text, expected.as_bytes());
+        }
+    }
 
     #[test]
     fn client_bytes_are_escaped_in_errors() {

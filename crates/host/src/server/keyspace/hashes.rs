@@ -198,15 +198,12 @@ impl RedisKeyspace {
         key: &RmString,
         fields: &[(&RmString, &[u8])],
     ) -> Result<()> {
-        let values: SmallVec<[RmString; MANY_FIELDS]> = fields
-            .iter()
-            .map(|(_, value)| RmString::new(value))
-            .collect();
+        let mut values = [const { None }; MANY_FIELDS];
         let mut named = [ptr::null_mut(); MANY_FIELDS];
         let mut set = [ptr::null_mut(); MANY_FIELDS];
-        for (i, ((field, _), value)) in fields.iter().zip(&values).enumerate() {
+        for (i, (field, value)) in fields.iter().enumerate() {
             named[i] = field.raw();
-            set[i] = value.raw();
+            set[i] = values[i].insert(RmString::new(value)).raw();
         }
         let pending = self.write(key, false)?;
         // SAFETY: main thread, hash open for writing; fields and values in pairs, ended by null.
@@ -231,7 +228,7 @@ impl RedisKeyspace {
             ));
         }
         for ((field, _), value) in fields.iter().zip(values) {
-            pending.note(field, Some(value));
+            pending.note(field, value);
         }
         self.see_new(key);
         Ok(())

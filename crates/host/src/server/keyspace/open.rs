@@ -75,8 +75,11 @@ impl RedisKeyspace {
         needs: KeyType,
         writes: bool,
     ) -> Result<*mut raw::RedisModuleKey> {
-        let same = |name: &RmString| name.raw() == key.raw() || name.as_ref() == key.as_ref();
-        if let Some(at) = self.open.iter().position(|(name, _)| same(name)) {
+        let names = || self.open.iter().map(|(name, _)| name);
+        // Most callers pass the same string again, so compare the bytes only if no address matches.
+        let same = names().position(|name| name.raw() == key.raw());
+        let bytes: &[u8] = key.as_ref();
+        if let Some(at) = same.or_else(|| names().position(|name| name.as_ref() == bytes)) {
             let handle = &self.open[at].1;
             if handle.writes() || (!writes && !handle.is_null()) {
                 check_type(handle, key, needs)?;
