@@ -100,11 +100,13 @@ impl Texts {
     /// Adds a string to the sample from which tables for later owners are trained. Some calls also
     /// perform a training step.
     pub fn learn(&mut self, text: &[u8]) {
-        self.tables.learn(text);
+        if is_compressed(text) {
+            self.tables.learn(text);
+        }
     }
 
     /// Compresses a string whose owner uses this table, and appends it to `out`. The result is at
-    /// most one byte longer than the string. The mark is a number up to [`Texts::MAX_MARK`] that
+    /// most one byte longer than the string. Strings that are not UTF-8 are not compressed. The mark is a number up to [`Texts::MAX_MARK`] that
     /// the caller chooses, and that is stored with the string; 0 takes the least space.
     ///
     /// # Panics
@@ -117,7 +119,7 @@ impl Texts {
             return;
         }
         self.last.of = None;
-        if text.len() > MAX_BYTES {
+        if !is_compressed(text) {
             put_verbatim(mark, text, out);
             return;
         }
@@ -202,6 +204,12 @@ impl Texts {
 
 /// Maximum capacity in bytes that the buffer of the compressed text keeps between calls.
 const MAX_SCRATCH: usize = 4096;
+
+/// Returns false for a string that is always stored verbatim: it is too long, or it is not UTF-8, like the
+/// fingerprints that serve as keys of URLs. Tables for URLs do not shorten such bytes.
+fn is_compressed(text: &[u8]) -> bool {
+    text.len() <= MAX_BYTES && std::str::from_utf8(text).is_ok()
+}
 
 /// Appends a string verbatim.
 fn put_verbatim(mark: u8, text: &[u8], out: &mut Vec<u8>) {
