@@ -341,6 +341,16 @@ impl Packed {
         }
     }
 
+    /// Updates the agendas for the groups that this command changed and that are still open. To examine them
+    /// later, they would have to be decoded again.
+    pub(super) fn update_agendas_for_open(&mut self) {
+        let mut asked = std::mem::take(&mut self.asked);
+        for slot in self.groups.take_watched_open() {
+            self.look_for(&mut asked, slot, None);
+        }
+        self.asked = asked;
+    }
+
     /// Updates the agendas for the groups and gates that changed.
     pub(super) fn update_agendas(&mut self) {
         let turned = self.known.limits.take_turned_for_agendas();

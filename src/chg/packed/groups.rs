@@ -128,6 +128,8 @@ pub(super) struct Groups {
 struct Watched {
     is_on: bool,
     slots: Vec<u32>,
+    /// Number of slots that were recorded by earlier commands.
+    earlier: usize,
 }
 
 impl Clone for Watched {
@@ -468,7 +470,7 @@ impl Groups {
     pub fn watch(&mut self, is_on: bool) {
         self.watched = Watched {
             is_on,
-            slots: Vec::new(),
+            ..Watched::default()
         };
     }
 
@@ -484,10 +486,30 @@ impl Groups {
 
     /// Returns the slots of the groups that changed since the last call.
     pub fn take_watched(&mut self) -> Vec<u32> {
+        self.watched.earlier = 0;
         let mut slots = std::mem::take(&mut self.watched.slots);
         slots.sort_unstable();
         slots.dedup();
         slots
+    }
+
+    /// Returns the slots of the open groups that this command changed, and no longer returns them from
+    /// [`Groups::take_watched`].
+    pub fn take_watched_open(&mut self) -> SmallVec<[u32; OPEN]> {
+        let Watched { slots, earlier, .. } = &mut self.watched;
+        let (mut open, mut kept) = (SmallVec::new(), *earlier);
+        for at in *earlier..slots.len() {
+            let slot = slots[at];
+            if !self.slots.contains(&slot) {
+                slots[kept] = slot;
+                kept += 1;
+            } else if !open.contains(&slot) {
+                open.push(slot);
+            }
+        }
+        slots.truncate(kept);
+        *earlier = kept;
+        open
     }
 
     /// Returns the record of a group, which the caller changes. The caller logs the change in

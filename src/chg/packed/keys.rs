@@ -748,8 +748,11 @@ impl Packed {
 
     /// Ends a command, and returns the log of its changes, or `None` if nothing changed.
     pub fn flush(&mut self) -> Option<Vec<u8>> {
-        if self.groups.watched() >= MAX_WATCHED {
-            self.update_agendas();
+        if self.groups.watched() > 0 {
+            self.update_agendas_for_open();
+            if self.groups.watched() >= MAX_WATCHED {
+                self.update_agendas();
+            }
         }
         self.retire_texts();
         let (log, executions) = (&mut self.log, &self.executions);
