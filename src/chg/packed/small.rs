@@ -26,9 +26,12 @@ impl Sorted {
     }
 
     pub fn add(&mut self, member: &[u8], score: f64) {
-        self.remove(member);
-        self.scores.insert(member.into(), bits(score));
-        self.order.insert((bits(score), member.into()));
+        let (member, score) = (Bytes::from(member), bits(score));
+        let before = self.scores.insert(member.clone(), score);
+        if let Some(before) = before.filter(|before| *before != score) {
+            self.order.remove(&(before, member.clone()));
+        }
+        self.order.insert((score, member));
     }
 
     pub fn remove(&mut self, member: &[u8]) -> bool {
@@ -111,7 +114,11 @@ impl Small {
 
     /// Sets a field of a hash. Returns true if the field is new.
     pub fn set(&mut self, name: &[u8], field: &[u8], value: &[u8]) -> bool {
-        let hash = self.hashes.entry(name.into()).or_default();
+        // `entry` alone would copy the name each time.
+        let hash = match self.hashes.get_mut(name) {
+            Some(hash) => hash,
+            None => self.hashes.entry(name.into()).or_default(),
+        };
         hash.insert(field.into(), value.into()).is_none()
     }
 
@@ -129,7 +136,10 @@ impl Small {
 
     /// Sets the score of a member.
     pub fn score(&mut self, name: &[u8], member: &[u8], score: f64) {
-        let sorted = self.sorted.entry(name.into()).or_default();
+        let sorted = match self.sorted.get_mut(name) {
+            Some(sorted) => sorted,
+            None => self.sorted.entry(name.into()).or_default(),
+        };
         sorted.add(member, score);
     }
 
