@@ -1,8 +1,8 @@
 """The state of a crawl in one process: leases from the frontier, and messages to it.
 
 Everything runs on the event loop of Scrapy. One task takes leases, on its own connection because it waits in the
-server. Another task sends all pending messages in one round trip: links, releases, ends of requests, extensions of
-leases.
+server. Another task sends all pending messages: links, and then, when the links are stored, releases and ends of
+requests.
 """
 
 from __future__ import annotations
@@ -387,12 +387,25 @@ class Crawl:
                 await self._complain(error)
 
     async def _send(self) -> None:
-        prefix, execution = self._frontier.prefix, self._execution
-        batch: List[Tuple[Command[Any], Optional[Held]]] = []
+        # A page is done when its links are stored. The links are sent first, so that one command can free the group
+        # and end the page.
+        self._sweep()
+        failure = await self._send_links() if self._links else None
+        await self._send_ends()
+        if failure is not None:
+            raise failure
+
+    async def _send_links(self) -> Optional[Error]:
         links = [self._links[index] for index in range(min(LINKS, len(self._links)))]
-        if links:
-            batch.append((chg.discover(prefix, execution, links), None))
-        # A page is done when its links are confirmed: if this batch sends them, the next batch marks the page as done.
+        [reply] = await self._frontier.send([chg.discover(self._frontier.prefix, self._execution, links)])
+        if isinstance(reply, Error):
+            return reply
+        self._confirm(links, reply)
+        return None
+
+    async def _send_ends(self) -> None:
+        prefix, execution = self._frontier.prefix, self._execution
+        batch: List[Tuple[Command[Any], Held]] = []
         ended = [held for held in self._endings if held.last_link <= self._sent_links]
         ends = set(map(id, ended))
         releases, returns = self._releases, self._returns
@@ -411,6 +424,8 @@ class Crawl:
         for held in ended:
             if id(held) in ends:
                 batch.append((chg.done(prefix, held.group, held.token, execution), held))
+        if not batch:
+            return
         self._releases, self._returns = [], []
         self._endings = [held for held in self._endings if held.last_link > self._sent_links]
         try:
@@ -418,19 +433,11 @@ class Crawl:
         except BaseException:
             self._releases[:0], self._returns[:0], self._endings[:0] = releases, returns, ended
             raise
-        failure: Optional[Error] = None
-        for (_, whose), reply in zip(batch, replies):
-            if whose is None:
-                if isinstance(reply, Error):
-                    failure = reply
-                else:
-                    self._confirm(links, reply)
-            elif isinstance(reply, (Stale, NoChg)):
-                LOG.warning("the lease of %s expired: another process fetches its page again", whose.group)
+        for (_, held), reply in zip(batch, replies):
+            if isinstance(reply, (Stale, NoChg)):
+                LOG.warning("the lease of %s expired: another process fetches its page again", held.group)
             elif isinstance(reply, Error):
-                LOG.error("%s: %s", whose.group, reply)
-        if failure is not None:
-            raise failure
+                LOG.error("%s: %s", held.group, reply)
 
     def _confirm(self, links: List[Item], replies: List[Optional[int]]) -> None:
         for _ in links:
