@@ -196,10 +196,13 @@ fn silent_server_is_given_up_and_a_recovering_one_is_not() {
 fn server_errors_are_retried_and_client_errors_are_not() {
     let package = package();
     for (status, asked) in [
+        (408, true),
+        (425, true),
+        (429, true),
         (500, true),
         (502, true),
         (503, true),
-        (429, true),
+        (504, true),
         (404, false),
         (403, false),
         (410, false),
@@ -220,7 +223,7 @@ fn server_errors_are_retried_and_client_errors_are_not() {
         let (host, lines) = lines_of(&package, with!(Manners, failing: Some((status, u32::MAX))));
         let error = lines.unwrap_err();
         assert_contains(&error, format!("HTTP status {status}"));
-        assert_eq!(error.is_transient(), status >= 429);
+        assert_eq!(error.is_transient(), asked || status >= 500, "{status}");
         assert_eq!(host.requests().len(), if asked { 6 } else { 1 });
     }
 }
