@@ -18,7 +18,7 @@ use super::time::{Millis, of_score};
 use super::uris::{Kept, Op, Stock};
 
 /// Maximum number of leased groups that are cached. Each takes about 1 KB.
-const MAX_LEASED: usize = 1024;
+const MAX_CACHED_GROUPS: usize = 1024;
 
 /// The hashes of the groups of a frontier, and the URIs that the frontier stores for them.
 pub(super) struct Groups<K: Store> {
@@ -81,7 +81,7 @@ impl<K: Store> Groups<K> {
         loaded.group.known = true;
         loaded.group.ours = true;
         let leased = self.leased.get_mut();
-        if leased.len() >= MAX_LEASED {
+        if leased.len() >= MAX_CACHED_GROUPS {
             leased.clear();
         }
         leased.insert(loaded.id.clone(), loaded);
