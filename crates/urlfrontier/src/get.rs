@@ -19,8 +19,8 @@ use crate::store::{Store, status_of};
 const HOLD: u32 = 30;
 /// Maximum number of URLs of a queue in one call.
 const MAX_URLS: u32 = 1000;
-/// Maximum number of URLs that one command leases. Leasing them takes about 3 ms, during which the server runs no
-/// other command.
+/// Maximum number of URLs that one command leases from several queues; one queue alone may give up to [`MAX_URLS`].
+/// Leasing these URLs takes about 3 ms, during which the server runs no other command.
 const SLICE: u32 = 200;
 
 /// A valid request.
