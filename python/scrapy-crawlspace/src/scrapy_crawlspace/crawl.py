@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Coroutine, Deque, Dict, List, Optional, Tuple
 from weakref import WeakKeyDictionary
@@ -33,6 +34,8 @@ LOG = logging.getLogger(__name__)
 
 #: Seconds for which messages are collected before they are sent.
 GATHER = 0.005
+#: Seconds for which the group of a fetched page waits for the end of the page, so that one command reports both.
+HOLD = 0.02
 #: Milliseconds for which a process waits for a lease in the server.
 BLOCK = 250
 #: Seconds after which leases are given back if the engine takes none of them.
@@ -57,7 +60,8 @@ class Held:
     """A leased request, until it is done or given back."""
 
     __slots__ = (
-        "group", "token", "extended", "is_freed", "release", "last_link", "begun", "pause_at", "is_visited", "is_lost"
+        "group", "token", "extended", "is_freed", "release", "hold_until", "last_link", "begun", "pause_at",
+        "is_visited", "is_lost",
     )  # fmt: skip
 
     def __init__(self, lease: Lease, group: str, now: float) -> None:
@@ -69,6 +73,8 @@ class Held:
         self.is_freed = False
         #: Facts of the fetch, if the group is to be freed.
         self.release: Optional[Facts] = None
+        #: Time until which the release waits for the end of the request.
+        self.hold_until = 0.0
         #: Number of the last link of the page.
         self.last_link = 0
         #: Time at which the fetch began.
@@ -243,6 +249,7 @@ class Crawl:
         if not held.is_freed:
             held.is_freed = True
             held.release = facts
+            held.hold_until = monotonic() + HOLD
             self._releases.append(held)
             self._send_soon()
 
@@ -408,7 +415,10 @@ class Crawl:
         batch: List[Tuple[Command[Any], Held]] = []
         ended = [held for held in self._endings if held.last_link <= self._sent_links]
         ends = set(map(id, ended))
-        releases, returns = self._releases, self._returns
+        now = inf if self._is_closing else monotonic()
+        waiting = [held for held in self._releases if id(held) not in ends and held.hold_until > now]
+        releases = [held for held in self._releases if id(held) in ends or held.hold_until <= now]
+        returns = self._returns
         for held in releases:
             facts: Any = held.release or {"delay": 0}
             if id(held) in ends:
@@ -426,7 +436,7 @@ class Crawl:
                 batch.append((chg.done(prefix, held.group, held.token, execution), held))
         if not batch:
             return
-        self._releases, self._returns = [], []
+        self._releases, self._returns = waiting, []
         self._endings = [held for held in self._endings if held.last_link > self._sent_links]
         try:
             replies = await self._frontier.send([command for command, _ in batch])
