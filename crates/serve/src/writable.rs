@@ -1,6 +1,5 @@
 //! The rows of a writable collection: members of a sorted set, and aliases in a hash next to it.
 
-use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::Duration;
 
@@ -24,6 +23,34 @@ const RETRIES: u32 = 2;
 const PAGE: usize = 1000;
 /// Suffix of the key of the hash with the aliases.
 pub(crate) const ALIASES: &str = ":aliases";
+/// Adds rows, given as pairs of the key and the rest, under the key or the target of its alias.
+const ADD: &str = "local has = redis.call('EXISTS', KEYS[2]) == 1
+for i = 1, #ARGV, 2 do
+    local key = has and redis.call('HGET', KEYS[2], ARGV[i]) or ARGV[i]
+    redis.call('ZADD', KEYS[1], 0, key .. ARGV[i + 1])
+end";
+/// Deletes rows, given as for [`ADD`]. A row of an alias may still be under its own key, if it is about to be moved.
+const DELETE: &str = "for i = 1, #ARGV, 2 do
+    redis.call('ZREM', KEYS[1], ARGV[i] .. ARGV[i + 1])
+    local target = redis.call('HGET', KEYS[2], ARGV[i])
+    if target then redis.call('ZREM', KEYS[1], target .. ARGV[i + 1]) end
+end";
+/// Defines an alias, given by its key and its target. If the target is an alias itself, changes nothing and returns
+/// the target's target. An existing alias is accepted, because requests may be sent again.
+const DEFINE: &str = "local from, to = ARGV[1], ARGV[2]
+local next = from ~= to and redis.call('HGET', KEYS[2], to)
+if next and next ~= to and redis.call('HGET', KEYS[2], from) ~= to then return next end
+redis.call('HSET', KEYS[2], from, to)";
+/// Moves some rows of an alias to the key of its target, and returns their number.
+const MOVE: &str = "local from = ARGV[1]
+local to = redis.call('HGET', KEYS[2], from)
+if not to or to == from then return 0 end
+local rows = redis.call('ZRANGEBYLEX', KEYS[1], '[' .. from .. ' ', '(' .. from .. '!', 'LIMIT', 0, ARGV[2])
+for _, row in ipairs(rows) do
+    redis.call('ZADD', KEYS[1], 0, to .. row:sub(#from + 1))
+    redis.call('ZREM', KEYS[1], row)
+end
+return #rows";
 /// First word of a line that defines an alias.
 const ALIAS: &[u8] = b"@alias";
 
@@ -113,88 +140,48 @@ impl Writable {
         if rows.is_empty() {
             return Ok(());
         }
-        let keys: HashSet<&[u8]> = rows.iter().map(|(key, _)| &key[..]).collect();
-        let keys: Vec<Vec<u8>> = keys.into_iter().map(<[u8]>::to_vec).collect();
-        let mut command = ::redis::cmd("HMGET");
-        command.arg(self.aliases()).arg(&keys);
-        let targets: Vec<Option<Vec<u8>>> = self.send(command).await?;
-        let targets: HashMap<Vec<u8>, Option<Vec<u8>>> = keys.into_iter().zip(targets).collect();
-        let members = rows.iter().map(|(key, rest)| {
-            let target = targets.get(key).and_then(Option::as_ref).unwrap_or(key);
-            [&target[..], rest].concat()
-        });
-        self.put(members, adds).await
+        let mut command = self.script(if adds { ADD } else { DELETE });
+        for (key, rest) in rows {
+            command.arg(key).arg(rest);
+        }
+        self.send::<Option<Vec<u8>>>(command).await.map(drop)
     }
 
-    async fn put(
-        &self,
-        members: impl Iterator<Item = Vec<u8>>,
-        adds: bool,
-    ) -> Result<(), crawlspace_client::Error> {
-        let mut command = ::redis::cmd(if adds { "ZADD" } else { "ZREM" });
-        command.arg(&self.key);
-        for member in members {
-            if adds {
-                command.arg(0);
-            }
-            command.arg(member);
-        }
-        self.send::<u64>(command).await.map(drop)
-    }
-
-    /// Refuses an alias whose target is an alias of another key: a query resolves one alias only, and two aliases could
-    /// name each other. An alias that exists already is accepted, because requests may be sent again.
-    async fn check(&self, from: &[u8], to: &[u8]) -> Result<(), WriteError> {
-        if from == to {
-            return Ok(());
-        }
-        let mut command = ::redis::cmd("HMGET");
-        command.arg(self.aliases()).arg(from).arg(to);
-        let [existing, next]: [Option<Vec<u8>>; 2] = self.send(command).await?;
-        match next {
-            Some(next) if next != to && existing.as_deref() != Some(to) => {
-                let [to, next] = [to, &next].map(String::from_utf8_lossy);
-                Err(WriteError::Alias(format!(
-                    "the target of the alias, {to}, is an alias of {next}: choose a target that is not an alias"
-                )))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Defines an alias and moves the existing rows of its key, or deletes the alias.
+    /// Defines an alias and moves the existing rows of its key, or deletes the alias. Refuses an alias whose target is
+    /// an alias of another key: a query resolves one alias only, and two aliases could name each other.
     async fn alias(&self, from: Vec<u8>, to: Vec<u8>, adds: bool) -> Result<(), WriteError> {
-        if adds {
-            self.check(&from, &to).await?;
+        if !adds {
+            let mut command = ::redis::cmd("HDEL");
+            command.arg(self.aliases()).arg(from);
+            return Ok(self.send::<u64>(command).await.map(drop)?);
         }
-        let mut command = ::redis::cmd(if adds { "HSET" } else { "HDEL" });
-        command.arg(self.aliases()).arg(&from);
-        if adds {
-            command.arg(&to);
-        }
-        self.send::<u64>(command).await?;
-        if !adds || from == to {
-            return Ok(());
+        let mut command = self.script(DEFINE);
+        command.arg(&from).arg(&to);
+        if let Some(next) = self.send::<Option<Vec<u8>>>(command).await? {
+            let [to, next] = [&to, &next].map(|key| String::from_utf8_lossy(key));
+            return Err(WriteError::Alias(format!(
+                "the target of the alias, {to}, is an alias of {next}: choose a target that is not an alias"
+            )));
         }
         loop {
-            let mut command = ::redis::cmd("ZRANGEBYLEX");
-            command
-                .arg(&self.key)
-                .arg([b"[", &from[..], b" "].concat())
-                .arg([b"(", &from[..], b"!"].concat())
-                .arg("LIMIT")
-                .arg(0)
-                .arg(PAGE);
-            let members: Vec<Vec<u8>> = self.send(command).await?;
-            if members.is_empty() {
+            let mut command = self.script(MOVE);
+            command.arg(&from).arg(PAGE);
+            if self.send::<u64>(command).await? == 0 {
                 return Ok(());
             }
-            // Added before they are removed, so that a failure loses no row.
-            let rest = members.iter().filter_map(|member| member.get(from.len()..));
-            self.put(rest.map(|rest| [&to[..], rest].concat()), true)
-                .await?;
-            self.put(members.into_iter(), false).await?;
         }
+    }
+
+    /// Returns a call of a script on the two keys. A script runs as a whole: no other client changes an alias between
+    /// the look-up of the alias and the change of the rows.
+    fn script(&self, script: &str) -> Cmd {
+        let mut command = ::redis::cmd("EVAL");
+        command
+            .arg(script)
+            .arg(2)
+            .arg(&self.key)
+            .arg(self.aliases());
+        command
     }
 
     fn aliases(&self) -> String {

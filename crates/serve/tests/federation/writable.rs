@@ -190,6 +190,54 @@ fn alias_of_an_alias_is_refused() {
 }
 
 #[test]
+fn concurrent_writes_lose_no_row_to_an_alias() {
+    let rows = Rows::new();
+    let stage = Stage::start(&rows.config());
+    let line = |host: &str, n: usize| {
+        format!(
+            "- 2016010203{:02}{:02} http://{host}.example/ text/html 200 AAAA - - 100 {n} a.warc.gz\n",
+            n / 60,
+            n % 60
+        )
+    };
+    for round in 0..20 {
+        let [p, q, s, t] = ["p", "q", "s", "t"].map(|host| format!("{host}{round}"));
+        let alias =
+            |from: &str, to: &str| format!("@alias http://{from}.example/ http://{to}.example/\n");
+        let both: String = (0..60).map(|n| line(&p, n) + &line(&q, n + 60)).collect();
+        assert_eq!(write(&stage, "/web", &both).status, 200);
+        let send = |lines: String| write(&stage, "/web", &lines).status;
+        let (refused, added) = std::thread::scope(|scope| {
+            let aliases = [(&p, &q), (&q, &p)].map(|(a, b)| scope.spawn(move || send(alias(a, b))));
+            let added = scope.spawn(|| {
+                (0..40)
+                    .map(|n| send(line(&s, n)))
+                    .all(|status| status == 200)
+            });
+            let moved = scope.spawn(|| send(alias(&s, &t)));
+            assert_eq!(moved.join().unwrap(), 200);
+            let statuses = aliases.map(|alias| alias.join().unwrap());
+            (
+                statuses.into_iter().filter(|&status| status == 400).count(),
+                added.join().unwrap(),
+            )
+        });
+        // One of two aliases that name each other is refused.
+        assert!(refused == 1 && added, "round {round}: {refused}");
+        let many = |url: &str| {
+            found(&stage, &format!("url={url}.example"))
+                .split(", ")
+                .count()
+        };
+        assert_eq!(
+            [many(&p), many(&q), many(&s), many(&t)],
+            [120, 120, 40, 40],
+            "round {round}"
+        );
+    }
+}
+
+#[test]
 fn nothing_is_written_without_the_token() {
     let rows = Rows::new();
     let stage = Stage::start(&rows.config());
