@@ -94,10 +94,12 @@ impl Job<'_> {
             let mut tally = Tally::default();
             let flush = |batch: &mut Vec<u8>| {
                 let mut state = lock();
-                let mut rows = batch.split(|&byte| byte == b'\n');
-                // The last piece is the empty string after the last line end.
-                rows.next_back();
-                let pushed = rows.try_for_each(|row| state.sorter.push(row));
+                let mut start = 0;
+                let pushed = memchr::memchr_iter(b'\n', batch).try_for_each(|end| {
+                    let row = &batch[start..end];
+                    start = end + 1;
+                    state.sorter.push(row)
+                });
                 batch.clear();
                 pushed
             };
