@@ -164,7 +164,9 @@ impl<K: Store> Forecast<'_, K> {
             if let Some(loaded) = self.judge.groups.load_sound(ks, id.as_ref())? {
                 let (_, after) =
                     (self.judge).leasable_from(ks, &loaded, &self.paused, None, self.now)?;
-                self.first.add(after.map(|after| after.max(deadline)));
+                let opens = self.judge.gates.opens(ks, &loaded)?;
+                let after = after.map(|after| after.max(deadline).max(opens));
+                self.first.add(after);
             }
         }
         Ok(())
@@ -207,8 +209,9 @@ impl<K: Store> Forecast<'_, K> {
             (self.judge).leasable_from(ks, &loaded, &self.paused, Some(execution), self.now)?;
         let waits = waits.map_or(0, of_score);
         self.first.add(from.map(|from| from.max(waits)));
+        let opens = self.judge.gates.opens(ks, &loaded)?;
         self.first
-            .add(busy.and_then(|at| Some(after?.max(of_score(at)))));
+            .add(busy.and_then(|at| Some(after?.max(of_score(at)).max(opens))));
         Ok(())
     }
 }

@@ -58,20 +58,22 @@ impl<K: Store> Frontier<K> {
         if loaded.group.hold(token, now).is_none() {
             let later = self.later.of(ks, id, token)?;
             let has_freed = later.is_some_and(|deadline| deadline > now);
-            let is_again = loaded.group.last.is_some_and(|last| last.token == token);
-            if has_freed && !(is_again && matches!(fate, Fate::Later(_))) {
-                return Err(Error::Argument(format!(
-                    "lease {token} has already freed group '{}'; finish its URIs with CHG.DONE or CHG.SETTLE; nothing was changed",
-                    crawlspace_host::text::Shown(id)
-                )));
+            if !has_freed || matches!(fate, Fate::Later(_)) {
+                let before = released_before(
+                    (&self.keys, &self.later, &self.groups, &self.past),
+                    ks,
+                    &loaded,
+                    token,
+                    now,
+                );
+                if !has_freed || before.is_ok() {
+                    return before;
+                }
             }
-            return released_before(
-                (&self.keys, &self.later, &self.groups, &self.past),
-                ks,
-                &loaded,
-                token,
-                now,
-            );
+            return Err(Error::Argument(format!(
+                "lease {token} has already freed group '{}'; finish its URIs with CHG.DONE or CHG.SETTLE; nothing was changed",
+                crawlspace_host::text::Shown(id)
+            )));
         }
         if *when == When::Stored && loaded.group.options.delay.is_none() {
             return Err(Error::Argument(format!(

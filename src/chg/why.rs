@@ -1,5 +1,7 @@
 //! Explains in words, based on the state of a group, why no worker fetches from its host.
 
+use std::collections::BTreeSet;
+
 use crawlspace_host::reply::Reply;
 
 use super::discover::url_of;
@@ -38,7 +40,9 @@ impl<K: Store> Frontier<K> {
         if !loaded.group.known && limits.is_empty() {
             return Err(Error::NoChg(id.to_vec()));
         }
-        let (state, due, why) = self.state_of(ks, &loaded, now)?;
+        let kept = self.kept_leases(ks, &loaded)?;
+        let returns = kept.iter().map(|hold| hold.deadline).min();
+        let (state, due, why) = self.state_of(ks, &loaded, returns, now)?;
         let group = &loaded.group;
         let options = &group.options;
         let key = self.keys.uris_key(ks, id);
@@ -58,7 +62,7 @@ impl<K: Store> Frontier<K> {
         let more = executions.len() > MAX_LISTED;
         executions.truncate(MAX_LISTED);
         let mut leases = Vec::new();
-        for hold in &group.holds {
+        for hold in group.holds.iter().chain(&kept) {
             leases.push(hold_reply(&self.groups, ks, &loaded, hold, now)?);
         }
         let gate = match &options.gate[..] {
@@ -107,11 +111,33 @@ impl<K: Store> Frontier<K> {
         Ok(Reply::named(fields))
     }
 
-    /// Returns the name of a group's state, its due time, and an explanation.
+    /// Returns the leases that have freed the group but still have URIs, until their second deadlines.
+    fn kept_leases(&self, ks: &mut K, loaded: &Loaded<K>) -> Result<Vec<Hold>> {
+        let tokens = self.groups.kept(ks, loaded, |uris| {
+            let tokens = uris.leases().map(|leased| leased.token);
+            tokens.take(MAX_LISTED).collect::<BTreeSet<_>>()
+        })?;
+        let mut kept = Vec::new();
+        for token in tokens.unwrap_or_default() {
+            if let Some(deadline) = self.later.of(ks, &loaded.id, token)? {
+                kept.push(Hold {
+                    token,
+                    // A token is the time when it was created, in microseconds, or slightly larger.
+                    granted: token / 1000,
+                    deadline,
+                });
+            }
+        }
+        Ok(kept)
+    }
+
+    /// Returns the name of a group's state, its due time, and an explanation. `returns` is the first time at which
+    /// workers that have freed the group lose URIs of it.
     fn state_of(
         &mut self,
         ks: &mut K,
         loaded: &Loaded<K>,
+        returns: Option<Millis>,
         now: Millis,
     ) -> Result<(&'static str, Millis, String)> {
         let group = &loaded.group;
@@ -137,6 +163,20 @@ impl<K: Store> Frontier<K> {
         if loaded.missing.get() > 0 && waits.is_none() {
             let why = "a plain client deleted or emptied its hash, but URIs are kept for it; the next command on it, or CHG.REPAIR, queues it";
             return Ok(("waiting", due, why.to_string()));
+        }
+        if let Some(returns) = returns
+            && group.holds.is_empty()
+            && !group.is_runnable()
+        {
+            let why = if returns <= now {
+                "the lease of its URIs expired; the next CHG.NEXT or CHG.SWEEP queues them again"
+                    .to_string()
+            } else {
+                format!(
+                    "workers keep all of its URIs after LATER or GATE, until {returns} at the latest"
+                )
+            };
+            return Ok(("freed", due.max(returns), why));
         }
         if group.is_idle() {
             let why = if group.gate > now {

@@ -1,6 +1,8 @@
 //! Leases that free their host before their URIs are done: `RELEASE … LATER`, `NEXT … GATE` and `CHG.DONE`.
 
-use redis_tests::{Frontier, Reply, Server, T0, assert_replicated, int, rows, simulated};
+use redis_tests::{
+    Frontier, Reply, Server, T0, assert_contains, assert_replicated, int, rows, simulated,
+};
 
 fn packed() -> (Server, Frontier) {
     let server = simulated().packed().start();
@@ -261,6 +263,82 @@ fn plain_frontier_refuses_and_changes_nothing() {
     );
     f.refused(format!("DONE {chg} {token} crawl"), "PLAIN ");
     assert_eq!(server.digest(), digest);
+}
+
+#[test]
+fn why_shows_leases_that_have_freed_their_group() {
+    for (next, release) in [
+        ("NEXT URIS 1", Some("DELAY 0 LATER 60000")),
+        ("NEXT LEASE 60000 GATE 0", None),
+    ] {
+        let (_server, mut f) = packed();
+        discover(&mut f, "h", &["u1"]);
+        let (chg, token, _) = take(&mut f, next);
+        if let Some(release) = release {
+            assert_eq!(f.why("h").field("state").text(), "busy");
+            f.ok(format!("RELEASE {chg} {token} {release}"));
+        }
+        f.pass(1000);
+        let why = f.why("h");
+        assert_eq!(why.field("state").text(), "freed", "{next}");
+        assert_contains(why.field("why").text(), &format!("until {}", T0 + 60_000));
+        assert_eq!(why.field("in"), int(59_000));
+        let leases = why.field("leases");
+        let [lease] = leases.items() else {
+            panic!("{why:?}")
+        };
+        assert_eq!(
+            ["token", "granted", "age", "deadline"].map(|name| lease.field(name).int()),
+            [token, T0, 1000, T0 + 60_000]
+        );
+        assert_eq!(lease.field("uri").text(), "u1");
+        // Another URL makes the group ready; the lease is still shown.
+        discover(&mut f, "h", &["u2"]);
+        let why = f.why("h");
+        assert_eq!(why.field("state").text(), "waiting", "{next}");
+        assert_eq!(why.field("leases").items().len(), 1);
+        let (_, second, _) = take(&mut f, "NEXT URIS 1");
+        let why = f.why("h");
+        assert_eq!(why.field("state").text(), "busy");
+        assert_eq!(why.field("leases").items().len(), 2);
+        f.ok(format!("RELEASE h {second} DELAY 0 DONE crawl"));
+        f.pass(59_000);
+        assert_contains(f.why("h").field("why").text(), "expired");
+        assert_eq!(take(&mut f, "NEXT URIS 1").2, ["u1"]);
+    }
+}
+
+#[test]
+fn repeated_release_gets_the_first_reply_after_its_group_is_gone() {
+    for pause in [0, 1000] {
+        let (_server, mut f) = packed();
+        discover(&mut f, "h", &["u"]);
+        let (_, token, _) = take(&mut f, "NEXT URIS 1");
+        f.ok(format!("DONE h {token} crawl"));
+        let line = format!("RELEASE h {token} DELAY {pause} LATER 60000");
+        let due = f.ok(&line);
+        assert_eq!(f.ok(&line), due);
+        f.pass(3000);
+        assert!(f.ok("NEXT").is_nil());
+        assert_eq!(f.ok(&line), due, "{pause}");
+        let error = f.refused(format!("RELEASE h {token} DELAY 0 DONE crawl"), "ERR ");
+        assert!(error.contains("already freed"), "{error}");
+    }
+}
+
+#[test]
+fn expired_lease_behind_a_closed_gate_is_not_due() {
+    let (_server, mut f) = packed();
+    discover(&mut f, "h", &["1"]);
+    discover(&mut f, "k", &["2"]);
+    take(&mut f, "NEXT GROUP h LEASE 100 URIS 1");
+    take(&mut f, "NEXT GROUP k LEASE 100000 URIS 1");
+    f.ok("GROUP gate h k");
+    f.pass(200);
+    for line in ["INFO", "INFO EXECUTION crawl"] {
+        assert_eq!(f.ok(line).field("next-due-ms"), int(T0 + 100_000), "{line}");
+    }
+    assert!(f.ok("NEXT EXECUTION crawl").is_nil());
 }
 
 #[test]
