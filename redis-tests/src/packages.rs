@@ -28,15 +28,40 @@ pub fn python(folder: &Path, packages: &[&str]) -> Result<PathBuf, String> {
     if std::fs::read_to_string(&complete).is_ok_and(|there| there == wanted) && works() {
         return Ok(python);
     }
-    let mut venv = Command::new("python3");
-    run(venv
-        .args(["-m", "venv", "--clear", "."])
-        .current_dir(folder))?;
-    run(Command::new(&python)
-        .args(["-m", "pip", "install", "--quiet"])
-        .args(packages))?;
+    create_venv(folder, &["--without-pip"])?;
+    run(pip(folder)?.args(["install", "--quiet"]).args(packages))?;
     std::fs::write(&complete, wanted).expect("the folder is writable");
     Ok(python)
+}
+
+/// Returns a command that runs pip for the virtual environment in the folder.
+///
+/// All environments use the pip of one environment next to this folder, because installing pip takes seconds.
+///
+/// # Errors
+/// Explains why Python is missing.
+///
+/// # Panics
+/// Panics if the folder cannot be created.
+pub fn pip(folder: &Path) -> Result<Command, String> {
+    let shared = folder.with_file_name("pip");
+    let _alone = alone_in(&shared);
+    let program = shared.join("bin").join("pip");
+    if run(Command::new(&program).arg("--version")).is_err() {
+        create_venv(&shared, &[])?;
+    }
+    let mut pip = Command::new(program);
+    pip.arg("--python")
+        .arg(folder.join("bin").join("python"))
+        .arg("--disable-pip-version-check");
+    Ok(pip)
+}
+
+/// Creates a virtual environment in an existing folder, and removes what the folder contains.
+fn create_venv(folder: &Path, options: &[&str]) -> Result<(), String> {
+    let mut python = Command::new("python3");
+    python.args(["-m", "venv", "--clear"]).args(options);
+    run(python.arg(".").current_dir(folder)).map(|_| ())
 }
 
 /// Installs packages for Node.js into the folder, so that programs in the folder can use them.

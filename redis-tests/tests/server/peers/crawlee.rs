@@ -122,27 +122,21 @@ fn crawlee_finds_no_fault_with_its_own_tests() {
         for crawlee in versions() {
             scope.spawn(move || {
                 let server = server();
-                let (Some(mut download), Some(mut pytest)) =
-                    (python(crawlee, &server), python(crawlee, &server))
-                else {
+                let Some(mut pytest) = python(crawlee, &server) else {
                     return;
                 };
                 let name = format!("crawlee-{}", crawlee.tests);
                 let archive = folder(crawlee).join(format!("{name}.tar.gz"));
                 if !archive.exists() {
-                    let fetched = run(download
-                        .args([
-                            "-m",
-                            "pip",
-                            "download",
-                            "--quiet",
-                            "--no-deps",
-                            "--no-build-isolation",
-                        ])
-                        .args(["--no-binary", "crawlee"])
-                        .arg(format!("crawlee=={}", crawlee.tests))
-                        .arg("--dest")
-                        .arg(folder(crawlee)));
+                    let download = |mut pip: Command| {
+                        run(pip
+                            .args(["download", "--quiet", "--no-deps", "--no-build-isolation"])
+                            .args(["--no-binary", "crawlee"])
+                            .arg(format!("crawlee=={}", crawlee.tests))
+                            .arg("--dest")
+                            .arg(folder(crawlee)))
+                    };
+                    let fetched = packages::pip(&folder(crawlee)).and_then(download);
                     if let Err(reason) = fetched {
                         return left_out(&name, &reason);
                     }

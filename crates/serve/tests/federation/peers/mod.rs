@@ -15,10 +15,14 @@ use std::path::{Path, PathBuf};
 
 use redis_tests::packages::{self, left_out};
 
+/// Returns the folder of an installation, which is kept between runs.
+fn installation(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
 /// Returns a Python with these packages in a folder of this name, or `None` if they cannot be fetched.
 fn python(name: &str, packages: &[&str]) -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    match packages::python(&folder, packages) {
+    match packages::python(&installation(name), packages) {
         Ok(python) => Some(python),
         Err(reason) => {
             left_out(name, &reason);

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use crawlspace_warc::{Reader, RecordType};
 use redis_tests::http::ask;
-use redis_tests::packages::{left_out, run};
+use redis_tests::packages::{left_out, pip, run};
 use redis_tests::{Program, until_some, within};
 use tempfile::TempDir;
 
-use super::python;
 use super::site::{Site, payload};
+use super::{installation, python};
 use crate::shelf::{Shelf, Slot};
 
 /// The tested release, and the packages needed to build a wheel.
@@ -47,6 +47,7 @@ impl Warcprox {
     /// Installs warcprox with the plug-in, as a wheel built from this repository.
     pub fn with_plugin() -> Option<Warcprox> {
         let python = python("warcprox-plugin", &PACKAGES)?;
+        let installed = installation("warcprox-plugin");
         let dir = tempfile::tempdir().unwrap();
         // The plug-in uses the Python package.
         for (folder, name) in [
@@ -68,10 +69,12 @@ impl Warcprox {
             let wheel = dir
                 .path()
                 .join(format!("{name}-{version}-py3-none-any.whl"));
-            let install = run(Command::new(&python)
-                .args(["-m", "pip", "install", "--quiet"])
-                .args(["--force-reinstall", "--no-deps"])
-                .arg(wheel));
+            let install = |mut pip: Command| {
+                run(pip
+                    .args(["install", "--quiet", "--force-reinstall", "--no-deps"])
+                    .arg(wheel))
+            };
+            let install = pip(&installed).and_then(install);
             if let Err(reason) = install {
                 left_out("the plug-in for warcprox", &reason);
                 return None;
