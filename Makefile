@@ -19,12 +19,13 @@ SHARE  := $(TARGET)/share
 # Inputs and seeds with which random tests failed; `fuzz` and `soak` add to them.
 CORPUS := $(abspath redis-tests/corpus)
 
-# The client and the crates of the tool. (Always build this set: another set enables other features of its dependencies,
-# which would then be built again.)
-COMPANION := $(addprefix --package crawlspace-,client retry warc fetch wacz index jobs serve urlfrontier cli)
-
 # The packages with the rules (the logic of the commands), which run without a server.
 RULES := --package crawlspace $(addprefix --package crawlspace-,host compact cdx) --no-default-features
+
+# All packages with tests: the rules, the client, the crates of the tool, and the live tests. (Always build this set:
+# another set enables other features of its dependencies, which would then be built again.)
+TESTED := $(RULES) $(addprefix --package crawlspace-,client retry warc fetch wacz index jobs serve urlfrontier cli) \
+    --package redis-tests --features crawlspace-client/default
 
 # Random tests use a fixed seed by default. SEED=7 sets another seed; SEED=random chooses a new one, and prints it.
 # `fuzz`, `reshard`, `simulate` and `soak` choose a new seed by default.
@@ -43,7 +44,7 @@ export REDIS_SERVER
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build install run demo test test-unit test-live test-peers test-servers test-monitoring portable dist test-packages test-dist share put lint simulate reshard bench fuzz soak clean
+.PHONY: help build install run demo test test-unit test-all test-peers test-servers test-monitoring portable dist test-packages test-dist share put lint simulate reshard bench fuzz soak clean
 
 help: ## List all targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS="$$(printf '\t')" read -r target text; do \
@@ -83,17 +84,17 @@ run: ## Run a Redis server with the module (PORT=6379, DIR= to keep the data, AR
 demo: ## Crawl a small site twice with wget, show the savings, serve both crawls over HTTP, and crawl several hosts politely (about a minute)
 	@scripts/need cc libclang redis-server redis-cli wget
 	@$(CARGO) build --release --package crawlspace
-	@$(CARGO) build $(COMPANION) --package redis-tests --bin crawlspace --example demo --example polite
+	@$(CARGO) build $(TESTED) --bin crawlspace --example demo --example polite
 	@CRAWLSPACE_MODULE='$(MODULE)' '$(TARGET)/debug/examples/demo'
 	@CRAWLSPACE_MODULE='$(MODULE)' '$(TARGET)/debug/examples/polite'
 
-test: test-unit test-live demo ## Run every test: unit, property, live server, client, documentation (REDIS_SERVER=, SEED=)
+test: test-all demo ## Run every test: unit, property, live server, client, documentation (REDIS_SERVER=, SEED=)
 	@echo "make test: everything passed"
 
 # Tests that read randomly damaged records: 100 000 files, or the number in CRAWLSPACE_DAMAGES.
 DAMAGE := --package crawlspace-warc --package crawlspace-serve --lib -- damage
 
-# Tests of the rules. They need neither libclang nor a server.
+# Tests of the rules only. They need neither libclang nor a server.
 test-unit:
 	@scripts/need cc python3
 	@scripts/tests $(RULES)
@@ -105,16 +106,16 @@ PACKED_TOOL := cli=$(shell printf 'indexer::%s::,' crashes equality guards manif
 # Tests that also run with packed frontiers, except tests that write to plain keys.
 PACKED_FRONTIERS := chg=--skip,plain_clients::,--skip,stranded::,--skip,packed::,--skip,packing::
 
-test-live:
+test-all:
 	@scripts/need cc libclang redis-server redis-cli postgresql openssl wget python3 python3-venv chromium
-	$(CARGO) build --release --package crawlspace
-	@CRAWLSPACE_MODULE='$(MODULE)' scripts/tests $(COMPANION) --package redis-tests --packed dedupe=both:: --packed '$(PACKED_FRONTIERS)' --packed '$(PACKED_TOOL)'
-	@$(CARGO) test --doc $(COMPANION) --package redis-tests
+	@CRAWLSPACE_MODULE='$(MODULE)' scripts/tests --beside '$(CARGO) build --release --package crawlspace' $(TESTED) \
+	    --packed dedupe=both:: --packed '$(PACKED_FRONTIERS)' --packed '$(PACKED_TOOL)'
+	@$(CARGO) test --doc $(TESTED)
 
 test-peers: ## Test third-party programs at full size: crawls of 2 000 pages by 8 processes, 10⁶ rows in pages, 1 000 captures of WACZ files (some minutes; `make test` uses small sizes; SEED=)
 	@scripts/need cc libclang redis-server redis-cli python3 python3-venv
 	$(CARGO) build --release --package crawlspace
-	@CRAWLSPACE_MODULE='$(MODULE)' CRAWLSPACE_PEERS=full scripts/tests $(COMPANION) --package redis-tests -- peers::
+	@CRAWLSPACE_MODULE='$(MODULE)' CRAWLSPACE_PEERS=full scripts/tests $(TESTED) -- peers::
 
 # Folder of linker inputs (scripts/portable), with which programs run on any C library.
 PORTABLE := $(TARGET)/portable
@@ -139,7 +140,7 @@ test-servers: portable ## Run the live tests of the module on each server in Deb
 	        verdict=$$(timeout 60 $$REDIS_SERVER --port 0 --unixsocket '$(TARGET)/servers/unaligned.sock' --loadmodule '$(MODULE)' | \
 	            grep -o 'crawlspace did not load: .*' || echo 'FAILED: the module does not refuse to load'); \
 	    else \
-	        scripts/tests $(COMPANION) --package redis-tests --only redis-tests --packed dedupe=both:: \
+	        scripts/tests $(TESTED) --only redis-tests --packed dedupe=both:: \
 	            --packed '$(PACKED_FRONTIERS)' | tee '$(TARGET)/server.log'; \
 	        verdict=$$(grep -E 'tests passed in|^FAILED' '$(TARGET)/server.log' | sed -E 's/ in [0-9]+ runs.*//; s/ \(output.*//' | paste -sd' '); \
 	    fi; \
@@ -171,7 +172,7 @@ test-dist: ## Test the artifacts of `make dist`: packages in fresh Debian 12 and
 test-monitoring: ## Test the alert rules with promtool, and each expression of the dashboard with Prometheus and a server under load (REDIS_SERVER=)
 	@scripts/need cc libclang redis-server python3 prometheus prometheus-redis-exporter
 	$(CARGO) build --release --package crawlspace
-	@$(CARGO) build $(COMPANION) --package redis-tests --bin crawlspace
+	@$(CARGO) build $(TESTED) --bin crawlspace
 	@MODULE='$(MODULE)' TOOL='$(TARGET)/debug/crawlspace' scripts/monitoring
 
 lint: ## Check formatting, clippy, documentation, and licences and advisories of the dependencies
@@ -219,7 +220,7 @@ soak: ## Test random histories, kill -9, damaged payloads and HTTP mutations wit
 	@scripts/need cc libclang redis-server redis-cli python3
 	$(CARGO) build --release --package crawlspace
 	@CRAWLSPACE_MODULE='$(MODULE)' CORPUS='$(CORPUS)' KILLS=200 DAMAGES=50000 CRAWLSPACE_GATE_CASES=$$(($(or $(TIME),600) * 5000 / 3)) \
-	    scripts/tests $(COMPANION) --package redis-tests --soak $(or $(TIME),600)
+	    scripts/tests $(TESTED) --soak $(or $(TIME),600)
 
 clean: ## Remove everything that was built
 	$(CARGO) clean
