@@ -9,6 +9,7 @@ use super::super::packing::move_to;
 use super::*;
 use crate::storage::Storage as Kind;
 use crawlspace_host::keyspace::Keyspace;
+use proptest::test_runner::TestRunner;
 
 impl Home<MemoryKeyspace> for Replicated {
     fn open(plain: &MemoryKeyspace, _: &[u8]) -> Self {
@@ -199,14 +200,20 @@ fn long_moves() -> impl Strategy<Value = Option<Move>> {
     )
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4))]
-
-    #[test]
-    fn large_groups_move_in_parts_and_nobody_notices(
-        many in prop::collection::vec(large_group(), 2..4),
-        ops in prop::collection::vec((op(), long_moves()), 10..30),
-    ) {
+/// Runs a sixteenth of the usual number of cases, because each takes a quarter of a second. (`proptest!` would run the
+/// number in PROPTEST_CASES instead, which is the number for short histories.)
+#[test]
+fn large_groups_move_in_parts_and_nobody_notices() {
+    let usual = ProptestConfig::default();
+    let mut runner = TestRunner::new(ProptestConfig {
+        cases: usual.cases.div_ceil(16),
+        ..usual
+    });
+    let histories = (
+        prop::collection::vec(large_group(), 2..4),
+        prop::collection::vec((op(), long_moves()), 10..30),
+    );
+    let result = runner.run(&histories, |(many, ops)| {
         let (mut plain, mut moved) = (World::<MemoryKeyspace>::new(), World::<Moved>::new());
         let many = many.into_iter().map(|op| (op, None));
         for (op, step) in many.chain(ops) {
@@ -219,7 +226,9 @@ proptest! {
             prop_assert_eq!(plain.shown(), moved.shown(), "after {:?}", op);
         }
         prop_assert_eq!(plain.plain_keys(), moved.plain_keys());
-    }
+        Ok(())
+    });
+    result.unwrap_or_else(|error| panic!("{error}"));
 }
 
 /// Adds every kind of element that a frontier can have.
