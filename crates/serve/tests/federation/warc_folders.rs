@@ -190,7 +190,10 @@ fn folder_that_cannot_be_indexed_is_reported() {
     assert_eq!(answer.field("source-errors"), Some(INDEXING));
     let status = || get(stage.operator(), "/_status").text();
     assert_contains(status(), "set cache_dir to another one");
-    assert_contains(status(), absent.display().to_string());
+    // The other folder is read in the background.
+    until("the absent folder is reported", || {
+        status().contains(&absent.display().to_string())
+    });
     // The folder appears.
     fs::create_dir(&absent).unwrap();
     let copied = fs::copy(
