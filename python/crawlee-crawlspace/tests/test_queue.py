@@ -270,6 +270,20 @@ class QueueTest(unittest.IsolatedAsyncioTestCase):
         assert request is not None
         self.assertEqual((request.payload, request.user_data["text"]), (b"x=1", "é" * 1000))
 
+    async def test_request_that_has_become_too_large_is_tried_again_as_it_was(self) -> None:
+        a = await self.client()
+        await a.add_batch_of_requests([page("a", user_data={"text": "short"})])
+        request = await a.fetch_next_request()
+        assert request is not None
+        request.user_data["text"] = "x" * 70_000
+        with self.assertLogs("crawlee_crawlspace", "ERROR"):
+            self.assertIsNotNone(await a.reclaim_request(request))
+        again = await a.fetch_next_request()
+        assert again is not None
+        self.assertEqual(again.user_data["text"], "short")
+        self.assertIsNotNone(await a.mark_request_as_handled(again))
+        self.assertTrue(await a.is_finished())
+
     async def test_long_unique_keys_identify_requests(self) -> None:
         a = await self.client(parallel=2)
         long = [page("a", "x" * 100 + end) for end in "12"]

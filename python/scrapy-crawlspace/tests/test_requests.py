@@ -73,9 +73,12 @@ class Requests(unittest.TestCase):
             scrapy.Request("http://a.test/", meta={"object": object()}),
             scrapy.Request("http://a.test/", method="POST", body=b"x" * 70_000),
             scrapy.Request("http://a.test/" + "x" * 70_000),
+            scrapy.Request("http://a.test/", meta={"download_slot": "\ud800"}),
         ):
             with self.assertRaises(Unstorable):
                 given.item(request)
+        with self.assertRaises(Unstorable):
+            Codec(None, lambda request: b"", False).item(scrapy.Request("http://a.test/"))
         self.assertEqual(again(scrapy.Request("http://a.test/", meta={"o": 1j}), codec(True)).meta, {"o": 1j})
 
     def test_pickles_are_read_only_if_the_settings_say_so(self):
@@ -111,6 +114,9 @@ class Requests(unittest.TestCase):
         chosen = scrapy.Request("http://a.test/", meta={"download_slot": "x"})
         mark(chosen, "x")
         self.assertEqual(group_of(chosen.replace(url="http://b.test/")), "x")
+        # Like Scrapy, treat an empty slot as none.
+        for slot, group in ((7, "7"), ("", "a.test"), (0, "a.test")):
+            self.assertEqual(group_of(scrapy.Request("http://a.test/", meta={"download_slot": slot})), group)
         self.assertEqual(again(chosen, codec()).meta, {"download_slot": "x"})
         self.assertEqual(again(request, codec()).meta, {})
 

@@ -276,11 +276,15 @@ class CrawlspaceRequestQueueClient(RequestQueueClient):
         return processed(request, is_handled=True)
 
     async def reclaim_request(self, request: Request, *, forefront: bool = False) -> ProcessedRequest | None:
-        payload = payload_of(request)
+        fate: dict[str, Any] = {}
+        try:
+            fate["payload"] = payload_of(request)
+        except ValueError as error:
+            LOG.error("%s is tried again as it was before: %s", request.unique_key, error)
         held = self._end(request)
         # With the earliest possible time, the request comes before all requests that were added to the end.
         at = 0 if forefront else round(time.time() * 1000)
-        if held is None or not await self._release(held, request, retry=at, payload=payload):
+        if held is None or not await self._release(held, request, retry=at, **fate):
             return None
         return processed(request, is_handled=False)
 

@@ -53,8 +53,8 @@ def group_of(request: Request) -> str:
 
 def _slot(request: Request) -> Optional[str]:
     """Returns the slot that the spider has chosen."""
-    slot: Optional[str] = request.meta.get("download_slot")
-    return None if slot is None or slot == request.meta.get(MARK) else slot
+    slot = request.meta.get("download_slot")
+    return None if not slot or slot == request.meta.get(MARK) else str(slot)
 
 
 def mark(request: Request, group: str) -> None:
@@ -98,10 +98,16 @@ class Codec:
         if len(uri) > LONGEST or len(payload) > LONGEST:
             raise Unstorable(f"its URL of {len(uri)} bytes or its payload of {len(payload)} bytes is over 64 KiB")
         order = ORDER - PRIORITY * request.priority + min(int(meta.get("depth", 0)), PRIORITY - 1)
-        return Item(group_of(request)[:255], uri, 0, min(max(order, 0), 2**32 - 1), self._key(request), payload)
+        try:
+            group = group_of(request)[:255].encode("utf-8", "surrogateescape")
+        except ValueError as error:
+            raise Unstorable(f"its host or slot is invalid: {error}") from error
+        return Item(group, uri, 0, min(max(order, 0), 2**32 - 1), self._key(request), payload)
 
     def _key(self, request: Request) -> bytes:
         key = self._fingerprint(request)
+        if not key:
+            raise Unstorable("its fingerprint is empty")
         if len(key) > 40:
             key = hashlib.sha1(key).digest()
         is_start = request.meta.get("is_start_request") and MARK not in request.meta

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, NamedTuple
+from typing import Any, Dict, NamedTuple
 
 from scrapy.exceptions import NotConfigured
 from scrapy.settings import BaseSettings
@@ -36,15 +36,22 @@ class Settings(NamedTuple):
         return cls(
             settings.get("CRAWLSPACE_URL", "redis://127.0.0.1:6379/0"),
             settings.get("CRAWLSPACE_PREFIX", "{scrapy}:"),
-            settings.get("CRAWLSPACE_EXECUTION", ""),
+            str(settings.get("CRAWLSPACE_EXECUTION", "")),
             max(1_000, round(settings.getfloat("CRAWLSPACE_LEASE", 60) * 1000)),
             round(settings.getfloat("CRAWLSPACE_PATIENCE", 10) * 1000),
             serializer == "pickle",
             round(settings.getfloat("DOWNLOAD_DELAY") * 1000),
             {name: round(float(slot["delay"]) * 1000) for name, slot in slots.items() if "delay" in slot},
-            {name: int(slot["concurrency"]) for name, slot in slots.items() if "concurrency" in slot},
+            {name: _parallel(name, slot["concurrency"]) for name, slot in slots.items() if "concurrency" in slot},
         )
 
     def pause(self, group: str) -> int:
         """Returns the pause of a group."""
         return self.delays.get(group, self.delay)
+
+
+def _parallel(slot: str, concurrency: Any) -> int:
+    parallel = int(concurrency)
+    if not 1 <= parallel <= 1000:
+        raise NotConfigured(f"the concurrency of {slot!r} in DOWNLOAD_SLOTS is {parallel}: use 1 to 1000")
+    return parallel

@@ -22,7 +22,7 @@ use crate::terminal::complain;
 /// Default memory for sorting in bytes.
 const MEMORY: usize = 256 << 20;
 /// Default number of lines in a ZipNum block, as cdxj-indexer writes them.
-const LINES: usize = 300;
+const LINES: u32 = 300;
 /// Names of the files that are indexed in folders.
 const ENDINGS: [&str; 4] = [".warc.gz", ".warc", ".arc.gz", ".arc"];
 
@@ -56,8 +56,8 @@ pub(crate) struct Cdxj {
     #[arg(long, requires = "output")]
     zipnum: bool,
     /// Number of lines in a block, with --zipnum.
-    #[arg(long, value_name = "N", requires = "zipnum", default_value_t = LINES)]
-    lines: usize,
+    #[arg(long, value_name = "N", requires = "zipnum", default_value_t = LINES, value_parser = clap::value_parser!(u32).range(1..))]
+    lines: u32,
     /// Write the names of the files relative to this folder, instead of without their folders.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     dir_root: Option<PathBuf>,
@@ -243,7 +243,7 @@ impl Cdxj {
             .tempdir_in(&folder)
             .map_err(failed("create"))?;
         let options = Options {
-            lines: self.lines,
+            lines: self.lines as usize,
             // With only one thread, the calling thread compresses.
             threads: threads - 1,
             ..Options::by_url()
@@ -284,10 +284,12 @@ fn walk(folder: &Path, paths: &mut Vec<PathBuf>) -> Result<(), String> {
     entries.sort();
     for path in entries {
         let name = path.to_string_lossy();
-        if path.is_dir() {
-            walk(&path, paths)?;
-        } else if ENDINGS.iter().any(|ending| name.ends_with(ending)) {
-            paths.push(path);
+        match fs::metadata(&path) {
+            Ok(about) if about.is_dir() => walk(&path, paths)?,
+            // Opening a named pipe would wait for its writer.
+            Ok(about) if !about.is_file() => {}
+            _ if ENDINGS.iter().any(|ending| name.ends_with(ending)) => paths.push(path),
+            _ => {}
         }
     }
     Ok(())
