@@ -112,10 +112,12 @@ test-all:
 	    --packed dedupe=both:: --packed '$(PACKED_FRONTIERS)' --packed '$(PACKED_TOOL)'
 	@$(CARGO) test --doc $(TESTED)
 
-test-peers: ## Test third-party programs at full size: crawls of 2 000 pages by 8 processes, 10⁶ rows in pages, 1 000 captures of WACZ files (some minutes; `make test` uses small sizes; SEED=)
+# Tests that have a full size: those of third-party programs, and some others.
+FULL_SIZES := peers:: packed_index_serves_plain_clients python_workers interrupted_request_is_repeated killed_server_continues
+test-peers: ## Test third-party programs, writes and folders at full size: crawls of 2 000 pages by 8 processes, 10⁶ rows, 10 000 WARC files (half an hour; `make test` uses small sizes; SEED=)
 	@scripts/need cc libclang redis-server redis-cli python3 python3-venv
 	$(CARGO) build --release --package crawlspace
-	@CRAWLSPACE_MODULE='$(MODULE)' CRAWLSPACE_PEERS=full scripts/tests $(TESTED) -- peers::
+	@CRAWLSPACE_MODULE='$(MODULE)' CRAWLSPACE_PEERS=full scripts/tests $(TESTED) -- $(FULL_SIZES)
 
 # Folder of linker inputs (scripts/portable), with which programs run on any C library.
 PORTABLE := $(TARGET)/portable

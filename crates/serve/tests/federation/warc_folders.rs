@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use redis_tests::http::get;
+use redis_tests::packages::sized;
 use redis_tests::{assert_contains, open_files_of, until};
 
 use crate::serving::Stage;
@@ -211,24 +212,22 @@ fn folder_that_cannot_be_indexed_is_reported() {
     });
 }
 
-/// Number of WARC files of the test of many files.
-const MANY: usize = 2000;
-
 #[test]
 fn killed_server_continues_and_answers_meanwhile() {
+    let many = sized(2_000, 10_000);
     let shelf = Shelf::new();
-    for n in 0..MANY {
-        capture(&shelf, &format!("{n}.warc.gz"), &format!("page-{n:04}"));
+    for n in 0..many {
+        capture(&shelf, &format!("{n}.warc.gz"), &format!("page-{n:05}"));
     }
     let warcs = PathBuf::from(shelf.warcs());
-    let all: BTreeSet<String> = (0..MANY).map(|n| url(format!("page-{n:04}"))).collect();
+    let all: BTreeSet<String> = (0..many).map(|n| url(format!("page-{n:05}"))).collect();
     let config = format!("collections: {{c: warc+{}}}", shelf.warcs());
     for at in [50, 400, 900] {
         let mut stage = Stage::start_apart(&config);
         until("some files are indexed", || cached(&warcs).len() > at);
         let (pages, errors) = found(&stage);
         assert_eq!(errors.as_deref(), Some(INDEXING));
-        assert!(pages.len() < MANY && pages.iter().all(|page| all.contains(page)));
+        assert!(pages.len() < many && pages.iter().all(|page| all.contains(page)));
         stage.program().signal(9);
         until("the server is gone", || stage.program().ended().is_some());
         // No index was partially written.
@@ -242,12 +241,12 @@ fn killed_server_continues_and_answers_meanwhile() {
     let stage = Stage::start_apart(&config);
     until("all files are indexed", || found(&stage).1.is_none());
     assert_eq!(found(&stage).0, all.into_iter().collect::<Vec<_>>());
-    for n in [0, MANY / 2, MANY - 1] {
-        let page = format!("page-{n:04}");
+    for n in [0, many / 2, many - 1] {
+        let page = format!("page-{n:05}");
         assert_served(&stage, &page, &page);
         let answer = stage.get(format!("/c/index?url={}", url(&page)));
         assert_eq!(answer.text().lines().count(), 1, "{}", answer.text());
     }
     assert!(open_files_of(stage.pid()) < 700);
-    assert_eq!(cached(&warcs).len(), MANY);
+    assert_eq!(cached(&warcs).len(), many);
 }
