@@ -248,7 +248,8 @@ impl<K: Store> Frontier<K> {
     }
 
     /// Returns the earliest time at which a URI of an execution may be leased. The returned time may be
-    /// too early: if the execution has many groups, it is the time for the whole frontier.
+    /// too early: if the frontier has many groups, and no client has named the execution, it is the time for the
+    /// whole frontier.
     pub(super) fn next_due_of(
         &mut self,
         ks: &mut K,
@@ -265,7 +266,7 @@ impl<K: Store> Frontier<K> {
         while ks.hash_scan(&key, &mut cursor, &mut batch)? {
             pages += 1;
             if pages == MAX_PAGES || batch.len() as u64 > 2 * MAX_LOOKED {
-                return self.next_due(ks, now);
+                return self.next_due_of_many(ks, execution, paused, now);
             }
         }
         let mut groups: Vec<&[u8]> = batch.iter().map(|(id, _)| id).collect();
@@ -273,11 +274,39 @@ impl<K: Store> Frontier<K> {
         groups.sort_unstable();
         groups.dedup();
         if groups.len() as u64 > MAX_LOOKED {
-            return self.next_due(ks, now);
+            return self.next_due_of_many(ks, execution, paused, now);
         }
         let mut forecast = self.forecast(paused, now);
         for id in groups {
             forecast.look_at_group(ks, id, execution)?;
+        }
+        forecast.look_at_later(ks, Some(execution))?;
+        Ok(forecast.first.0)
+    }
+
+    /// Works like [`Frontier::next_due_of`], but examines the groups in the order in which a search does.
+    fn next_due_of_many(
+        &mut self,
+        ks: &mut K,
+        execution: &[u8],
+        paused: Rc<Paused>,
+        now: Millis,
+    ) -> Result<Option<Millis>> {
+        let most = MAX_LOOKED as usize + 1;
+        let entries = ks.packed(|packed| packed.first_entries_for(execution, most))?;
+        let Some(entries) = entries.flatten() else {
+            return self.next_due(ks, now);
+        };
+        let mut forecast = self.forecast(paused, now);
+        for (n, (at, id)) in (0..).zip(entries) {
+            let at = at.max(now);
+            if forecast.first.is_before(at) {
+                break;
+            }
+            match id {
+                Some(id) if n < MAX_LOOKED => forecast.look_at_group(ks, &id, execution)?,
+                _ => forecast.first.add(Some(at)),
+            }
         }
         forecast.look_at_later(ks, Some(execution))?;
         Ok(forecast.first.0)

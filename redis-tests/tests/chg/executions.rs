@@ -304,3 +304,29 @@ fn waiting_client_wakes_for_every_event() {
     f.ok("UNPACK");
     assert!(waiter.wire.recv().is_error());
 }
+
+#[test]
+fn next_due_time_is_that_of_the_execution_in_a_large_frontier() {
+    let (_server, mut f) = packed();
+    let hour = T0 + 3_600_000;
+    for n in 0..1_200 {
+        f.ok(format!("ADDURI other g{n} 0 0 https://g{n}.example/"));
+    }
+    f.ok(format!("ADDURI own own {hour} 0 https://own.example/"));
+    f.ok(format!(
+        "ADDURI own blocked {T0} 0 https://blocked.example/"
+    ));
+    f.ok(format!("BLOCK blocked UNTIL {}", hour + 3_600_000));
+    let mut due = |line: &str| {
+        f.ok(line);
+        f.ok("INFO EXECUTION own").field("next-due-ms")
+    };
+    assert_eq!(due("NEXT EXECUTION own"), int(hour));
+    assert_eq!(
+        due(&format!("BLOCK own UNTIL {}", hour + 3_600_000)),
+        int(-1)
+    );
+    assert_eq!(due("BLOCK own UNTIL 0"), int(hour));
+    f.pass(3_600_000);
+    assert_eq!(uri(&take(&mut f, "own")), "https://own.example/");
+}

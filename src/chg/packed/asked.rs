@@ -252,6 +252,22 @@ impl Packed {
         }
     }
 
+    /// Returns the first entries of the agenda of an execution, if the agenda is complete: times, and groups without a
+    /// shared gate.
+    pub fn first_entries_for(
+        &mut self,
+        execution: &[u8],
+        most: usize,
+    ) -> Option<Vec<(Millis, Option<Id>)>> {
+        self.update_agendas();
+        let agenda = self.asked.agendas.get(execution)?;
+        let entries = agenda.order.iter().take(most).map(|&(at, gate, slot)| {
+            let id = (gate == NO_GATE).then(|| Id::from_slice(self.groups.id(slot)));
+            (at, id)
+        });
+        agenda.next.is_none().then(|| entries.collect())
+    }
+
     /// Returns a lower bound of the time at which a group may be leased for an execution, or `None`
     /// if the execution has no URIs.
     pub fn waits_for(&mut self, execution: &[u8]) -> Option<Millis> {
