@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use redis::{Cmd, FromRedisValue};
 
-pub use self::figures::{Check, Execution, ExecutionInfo, Info, Leased, Why};
+pub use self::figures::{Check, DoneLimit, Execution, ExecutionInfo, Info, Leased, Why};
 pub use self::holds::{Budget, Held, Limits};
 pub use self::known::{
     Counts, Discovered, Discovery, Known, ListedUrl, Request, Selection, Settled, Space, State,

@@ -49,6 +49,8 @@ map_reply! {
         executions: Vec<Execution>,
         /// True if `executions` is truncated.
         more_executions: bool,
+        /// The first 1000 limits of done URLs of the group.
+        done_limits: Vec<DoneLimit>,
     }
 }
 
@@ -82,6 +84,19 @@ map_reply! {
         weight: Option<u64>,
         /// Number of URIs of the execution in this group.
         uris: u64,
+    }
+}
+
+map_reply! {
+    /// A limit of done URLs ([`Frontier::limit_done`](super::Frontier::limit_done)).
+    DoneLimit {
+        /// Id of the execution.
+        #[serde(serialize_with = "as_text")]
+        execution: Vec<u8>,
+        /// Number of done URLs after which the group is no longer leased for the execution.
+        limit: u64,
+        /// Number of URLs of the execution in this group that are done.
+        done: u64,
     }
 }
 
@@ -191,6 +206,12 @@ map_reply! {
         problems_total: u64,
         /// True if plain clients wrote to the frontier during the check. Some findings may then be false.
         disturbed: bool,
+        /// Number of texts of done URLs that are missing, wrong or needless; `None` for 0.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        wrong_texts: Option<u64>,
+        /// Number of groups of an execution for which `NEXT … EXECUTION` has no time or a wrong time; `None` for 0.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        wrong_agendas: Option<u64>,
         /// Number of repairs made. `None` for a check, which repairs nothing.
         mended: Option<u64>,
     }

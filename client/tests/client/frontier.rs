@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use crawlspace_client::Code;
 use crawlspace_client::frontier::{
-    Budget, Discovered, Discovery, Facts, Fetched, Frontier, Held, Lease, Limits, Next, Pause,
-    Selection, Sequence, Settled, Space, State, Storage, Uri, Wait,
+    Budget, Discovered, Discovery, DoneLimit, Facts, Fetched, Frontier, Held, Lease, Limits, Next,
+    Pause, Selection, Sequence, Settled, Space, State, Storage, Uri, Wait,
 };
 use redis_tests::{Reply, Server, assert_starts, but, until, with};
 
@@ -467,8 +467,15 @@ fn discovered_urls_are_remembered() {
     );
 
     frontier.limit_done("a.example", "crawl", 1).unwrap();
-    assert_eq!(frontier.why("a.example").unwrap().state, "idle");
+    let why = frontier.why("a.example").unwrap();
+    let limit = DoneLimit {
+        execution: b"crawl".to_vec(),
+        limit: 1,
+        done: 0,
+    };
+    assert_eq!((&why.state[..], why.done_limits), ("idle", vec![limit]));
     frontier.limit_done("a.example", "crawl", 0).unwrap();
+    assert_eq!(frontier.why("a.example").unwrap().done_limits, []);
 
     let shared = Space {
         wide: true,

@@ -197,6 +197,8 @@ export interface Why {
   readonly expired: number;
   readonly executions: readonly { readonly execution: Buffer; readonly weight: number | null; readonly uris: number }[];
   readonly moreExecutions: boolean;
+  /** Limits of done URLs, and the number of URLs that are done. */
+  readonly doneLimits: readonly { readonly execution: Buffer; readonly limit: number; readonly done: number }[];
 }
 
 /** The figures of a frontier. */
@@ -295,6 +297,10 @@ export interface FrontierCheck {
   readonly problems: readonly string[];
   readonly problemsTotal: number;
   readonly disturbed: boolean;
+  /** Number of texts of done URLs that are missing, wrong or needless. */
+  readonly wrongTexts: number;
+  /** Number of groups of an execution whose time for `next` with an execution is missing or wrong. */
+  readonly wrongAgendas: number;
 }
 
 /** A frontier: the groups of hosts of a prefix, and the URIs that are queued for them. */
@@ -707,6 +713,10 @@ export class Frontier {
         };
       })),
       moreExecutions: fields.flag("more-executions"),
+      doneLimits: fields.maybe("done-limits", each((limit) => {
+        const part = new Fields(limit);
+        return { execution: part.read("execution", bytes), limit: part.int("limit"), done: part.int("done") };
+      })) ?? [],
     };
   }
 
@@ -914,6 +924,8 @@ function checkOf(fields: Fields): FrontierCheck {
     problems: fields.read("problems", each(text)),
     problemsTotal: fields.int("problems-total"),
     disturbed: fields.flag("disturbed"),
+    wrongTexts: fields.maybe("wrong-texts", int) ?? 0,
+    wrongAgendas: fields.maybe("wrong-agendas", int) ?? 0,
   };
 }
 

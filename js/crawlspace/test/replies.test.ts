@@ -118,6 +118,9 @@ async function scenario(client: RedisClient): Promise<Record<string, unknown>> {
     { group, uri, at: "never" }, { group, uri: "z", at: 0, payload: "new" },
   ], { status: 201 });
   said["knownUris"] = await f.known("known", [uri, "z", "unknown"]);
+  await f.limit(group, { done: { urls: 9, execution: "known" } });
+  said["limited"] = (await f.why(group)).doneLimits;
+  assert.deepStrictEqual(said["limited"], [{ execution: Buffer.from("known"), limit: 9, done: 1 }]);
   said["forget"] = [await f.forget("known", ["z", "y"]), await f.forgetAll("known", { state: "done" })];
   now += 10_000;
   said["expired"] = [await f.next({ uris: 1 }), await f.expired({ count: 5 })];

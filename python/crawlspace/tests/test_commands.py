@@ -162,9 +162,13 @@ class CommandsTest(unittest.TestCase):
                     self.assertEqual(value, wanted, f"{kind}: {name}.{one[0]}{one[1]}{one[2]}")
 
     def test_values_have_the_documented_types(self) -> None:
-        values = dict(zip((one[0] for one in calls.FRONTIER), Recorded("RESP3", "Frontier", calls.NOW).run(calls.FRONTIER)))
+        results = Recorded("RESP3", "Frontier", calls.NOW).run(calls.FRONTIER)
+        limits = [why.done_limits for one, why in zip(calls.FRONTIER, results) if one[0] == "why"]
+        self.assertEqual(limits, [[crawlspace.replies.DoneLimit(b"texts", 5, 1)], None, None, None])
+        values = dict(zip((one[0] for one in calls.FRONTIER), results))
         self.assertIs(type(values["why"].paused), bool)
         self.assertIs(type(values["why"].why), str)
+        self.assertEqual((values["check"].wrong_texts, values["check"].wrong_agendas), (None, None))
         self.assertIs(type(values["info"].rate_leases), float)
         self.assertIs(type(values["execution_info"].paused), bool)
         values = dict(zip((one[0] for one in calls.DEDUPE), Recorded("RESP3", "Dedupe").run(calls.DEDUPE)))

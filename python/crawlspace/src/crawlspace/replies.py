@@ -312,6 +312,15 @@ class WhyExecution(NamedTuple):
     uris: int
 
 
+class DoneLimit(NamedTuple):
+    """A limit of done URLs of a crawl in a group."""
+
+    execution: bytes
+    limit: int
+    #: Number of URLs of the crawl in this group that are done.
+    done: int
+
+
 class Why(NamedTuple):
     """Everything that affects the next lease of a group; docs/commands/chg.why.md describes it."""
 
@@ -335,6 +344,8 @@ class Why(NamedTuple):
     expired: int
     executions: List[WhyExecution]
     more_executions: bool
+    #: None if the group has no limit of done URLs.
+    done_limits: Optional[List[DoneLimit]] = None
 
 
 class FrontierCheck(NamedTuple):
@@ -351,6 +362,10 @@ class FrontierCheck(NamedTuple):
     disturbed: bool
     #: Number of repairs; None after CHECK.
     mended: Optional[int]
+    #: Number of texts of done URLs that are missing, wrong or needless; None for 0.
+    wrong_texts: Optional[int] = None
+    #: Number of groups of an execution whose time for ``next`` with ``execution`` is missing or wrong; None for 0.
+    wrong_agendas: Optional[int] = None
 
 
 # Dedupe

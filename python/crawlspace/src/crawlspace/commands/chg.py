@@ -7,6 +7,7 @@ from typing import Any, Callable, Iterable, List, Mapping, NamedTuple, Optional,
 
 from ..replies import (
     Counts,
+    DoneLimit,
     Dropped,
     ExecutionInfo,
     Expired,
@@ -594,11 +595,12 @@ def urls(
     return Command(words, _urls)
 
 
-_why_lease, _why_execution = named(WhyLease), named(WhyExecution)
+_why_lease, _why_execution, _done_limit = named(WhyLease), named(WhyExecution), named(DoneLimit)
 _why = named(
     Why,
     leases=lambda rows: [_why_lease(row) for row in rows],
     executions=lambda rows: [_why_execution(row) for row in rows],
+    done_limits=lambda rows: [_done_limit(row) for row in rows],
 )
 
 

@@ -174,6 +174,25 @@ fn print_why(why: &Why) -> io::Result<()> {
         };
         table.row("leased", age, &what)?;
     }
+    if why.parallel > 1 {
+        table.row("parallel", count(why.parallel), "fetches at a time")?;
+    }
+    if why.gap > 0 {
+        let starts = "between the starts of two fetches";
+        table.row("gap", duration(why.gap), starts)?;
+    }
+    if let Some(delay) = why.delay {
+        let after = "after a fetch, if the worker does not set the pause";
+        table.row("delay", duration(delay), after)?;
+    }
+    if let Some(budget) = why.budget {
+        table.row("budget", count(budget), "more URIs are accepted")?;
+    }
+    for one in &why.done_limits {
+        let (limit, whose) = (count(one.limit), text(&one.execution));
+        let most = format!("of at most {limit} URLs of crawl {whose}");
+        table.row("done", count(one.done), &most)?;
+    }
     if why.backoff > 0 {
         table.row("back-off", count(why.backoff), "steps")?;
     }
