@@ -68,6 +68,16 @@ fn groups_crawls_and_the_frontier_are_paused_and_resumed() {
     }
 }
 
+/// Returns a row of a table without its name.
+#[track_caller]
+fn row(table: &str, name: &str) -> String {
+    let words = |line: &'_ str| line.split_whitespace().map(str::to_owned).collect();
+    let mut rows = table.lines().map(words);
+    let row = rows.find(|row: &Vec<String>| row.first().is_some_and(|first| first == name));
+    let row = row.unwrap_or_else(|| panic!("no row {name:?}: {table}"));
+    row[1..].join(" ")
+}
+
 #[test]
 fn limit_of_done_urls_is_set() {
     let server = Options::new().packed().start();
@@ -79,12 +89,23 @@ fn limit_of_done_urls_is_set() {
         set.out, "group a.example: 1.0 s apart, 9 done URLs of crawl-1\n",
         "{set:?}"
     );
+    let settle = "crawl-1 ITEMS 1 a.example https://a.example/ NEVER";
+    server
+        .wire()
+        .ok_line(format!("CHG.SETTLE {FRONTIER} {settle}"));
+    let why = chg(&server, "why a.example --json").object();
+    let limits = json!([{"execution": "crawl-1", "limit": 9, "done": 1}]);
+    assert_eq!(why["done-limits"], limits);
+    let why = row(&chg(&server, "why a.example").out, "done");
+    assert_eq!(why, "1 of at most 9 URLs of crawl crawl-1");
     let set = chg(
         &server,
         "limit a.example --done none --execution crawl-1 --json",
     );
     let expected = json!({"chg": "a.example", "done": null, "execution": "crawl-1"});
     assert_eq!(set.object(), expected);
+    let why = chg(&server, "why a.example --json").object();
+    assert_eq!(why["done-limits"], json!([]));
 }
 
 #[test]
@@ -102,6 +123,22 @@ fn limits_and_shared_gates_are_set() {
     assert_eq!(why["gap"], 250);
     assert_eq!(why["budget"], 7);
     assert_eq!(why["delay"], json!(30_000));
+    let why = chg(&server, "why a.example").out;
+    for (name, shown) in [
+        ("parallel", "4 fetches at a time"),
+        ("gap", "250 ms between the starts of two fetches"),
+        (
+            "delay",
+            "30.0 s after a fetch, if the worker does not set the pause",
+        ),
+        ("budget", "7 more URIs are accepted"),
+    ] {
+        assert_eq!(row(&why, name), shown, "{why}");
+    }
+    let why = chg(&server, "why b.example").out;
+    for name in ["parallel", "gap", "delay", "budget", "done"] {
+        assert!(!why.contains(&format!("  {name} ")), "{why}");
+    }
     let set = chg(&server, "limit a.example --delay none --json");
     assert_eq!(set.object(), json!({"chg": "a.example", "delay": null}));
     let set = chg(&server, "limit a.example --budget none --json");
@@ -288,7 +325,7 @@ fn expired_leases_and_faults_are_shown() {
 
 #[test]
 fn urls_of_a_file_are_queued() {
-    let server = Server::start();
+    let server = Options::new().plain().start();
     let mut c = server.wire();
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("seeds.txt");
@@ -323,7 +360,9 @@ fn urls_of_a_file_are_queued() {
 
     // The command can be repeated.
     let again = chg(&server, &format!("{add} --json")).exits(2);
-    let expected = json!({"execution": "crawl-1", "accepted": 2503, "refused": 0, "invalid": 2});
+    let expected = json!({
+        "execution": "crawl-1", "accepted": 2503, "known": null, "refused": 0, "invalid": 2,
+    });
     assert_eq!(again.object(), expected);
     assert_eq!(uris(&mut c), 2503);
 
@@ -342,8 +381,8 @@ fn urls_of_a_file_are_queued() {
     .unwrap();
     let added = chg(&server, &format!("{add} --group column --weight 3"));
     assert_eq!(
-        added.out, "crawl crawl-1: 1 URI queued, 1 refused because a budget is used up\n",
-        "{added:?}"
+        added.out,
+        "crawl crawl-1: 1 URI queued, 1 refused because a budget is used up or the crawl is being dropped\n"
     );
     for (wrong, status) in [
         ("add", 2),
@@ -354,6 +393,66 @@ fn urls_of_a_file_are_queued() {
     ] {
         chg(&server, wrong).exits(status);
     }
+}
+
+#[test]
+fn urls_of_a_file_are_discovered_in_a_packed_frontier() {
+    let server = Options::new().packed().start();
+    let mut c = server.wire();
+    let discover = |c: &mut Wire, execution: &str, url: &str| {
+        let url = format!("a.example 0 1 https://a.example/{url}");
+        let line = format!("CHG.DISCOVER {FRONTIER} {execution} URI ITEMS 1 {url}");
+        c.call(&line.split(' ').collect::<Vec<_>>())
+    };
+    let uris = |c: &mut Wire| ok!(c, "CHG.INFO", FRONTIER).field("uris").int();
+    c.ok_line(format!(
+        "CHG.SETTLE {FRONTIER} crawl-1 ITEMS 1 a.example https://a.example/done NEVER"
+    ));
+    chg(&server, "limit full.example --budget 0").exits(0);
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("seeds.txt");
+    let many: String = (0..1500)
+        .map(|n| format!("https://many.example/{n}\n"))
+        .collect();
+    let seeds = format!(
+        "https://a.example/done\nhttps://a.example/\nhttps://full.example/\n{many}https://a.example/\n"
+    );
+    std::fs::write(&file, seeds).unwrap();
+    let file = file.display();
+
+    // The workers can discover further URLs of the crawl.
+    let refused = "1 refused because a budget is used up or the crawl is being dropped";
+    let added = chg(&server, &format!("add crawl-1 --weight 3 --file {file}")).exits(0);
+    assert_eq!(
+        added.out,
+        format!("crawl crawl-1: 1 501 URIs queued, 2 known already, {refused}\n")
+    );
+    assert_eq!(uris(&mut c), 1501);
+    let why = chg(&server, "why a.example --json").object();
+    assert_eq!(why["executions"][0]["weight"], 3);
+    assert_eq!(discover(&mut c, "crawl-1", "about").items(), [int(2)]);
+    assert_eq!(discover(&mut c, "crawl-1", "done").items(), [int(0)]);
+
+    // The second run queues nothing.
+    let again = chg(&server, &format!("add crawl-1 --file {file} --json")).exits(0);
+    let expected = json!({
+        "execution": "crawl-1", "accepted": 0, "known": 1503, "refused": 1, "invalid": 0,
+    });
+    assert_eq!(again.object(), expected);
+    let again = chg(&server, &format!("add crawl-1 --file {file}")).exits(0);
+    let expected = format!("crawl crawl-1: 0 URIs queued, 1 503 known already, {refused}\n");
+    assert_eq!(again.out, expected);
+    assert_eq!(uris(&mut c), 1502);
+
+    // A crawl with URIs that were queued before it remembered its URLs stays as it is.
+    let old = format!("CHG.ADDURI {FRONTIER} old a.example 0 0 https://a.example/");
+    c.ok_line(old);
+    let added = chg(&server, &format!("add old --file {file} --json")).exits(0);
+    let expected = json!({
+        "execution": "old", "accepted": 1503, "known": null, "refused": 1, "invalid": 0,
+    });
+    assert_eq!(added.object(), expected);
+    assert_contains(&format!("{:?}", discover(&mut c, "old", "about")), "KNOWN");
 }
 
 #[test]
@@ -396,11 +495,22 @@ fn dump_of_a_crawl_can_be_added_again() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("dump.txt");
     std::fs::write(&file, &dumped.out).unwrap();
-    let added = chg(
-        &empty,
-        &format!("add dumped --group column --file {}", file.display()),
-    );
+    let add = format!("add dumped --group column --file {}", file.display());
+    let added = chg(&empty, &add);
     assert_eq!(added.out, "crawl dumped: 6 URIs queued\n", "{added:?}");
+    let added = chg(&empty, &add);
+    let expected = "crawl dumped: 0 URIs queued, 6 known already\n";
+    assert_eq!(added.out, expected, "{added:?}");
+    let plain = Options::new().plain().start();
+    let added = chg(&plain, &add);
+    assert_eq!(added.out, "crawl dumped: 6 URIs queued\n", "{added:?}");
+    let listed = |server: &Server| {
+        let uris = chg(server, "uris a.example --json").json();
+        let fields = |uri: &serde_json::Value| (uri["uri"].clone(), uri["depth"].clone());
+        uris.iter().map(fields).collect::<Vec<_>>()
+    };
+    assert_eq!(listed(&plain).len(), 2);
+    assert_eq!(listed(&plain), listed(&empty));
     let places = |out: &str| {
         let mut places: Vec<Vec<String>> = out
             .lines()

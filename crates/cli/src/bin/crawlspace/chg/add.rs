@@ -6,14 +6,15 @@ use std::path::{Path, PathBuf};
 use std::process;
 
 use clap::{Args, ValueEnum};
-use crawlspace_client::frontier::{Frontier, Millis, Uri};
+use crawlspace_client::Code;
+use crawlspace_client::frontier::{Discovered, Discovery, Frontier, Millis, Uri};
 use crawlspace_compact::limits::chg::{ID_BYTES, URI_BYTES};
 use indicatif::ProgressBar;
 use serde::Serialize;
 use url::Url;
 
 use crate::Asking;
-use crate::table::many;
+use crate::table::{count, many};
 use crate::terminal::{Bytes, at, complain, text};
 
 /// Number of URIs of a call.
@@ -27,6 +28,10 @@ const LINE_BYTES: usize = URI_BYTES + ID_BYTES + 64;
 /// links from a seed, 0 by default), and the earliest time of the fetch in milliseconds since 1970 (now by default).
 /// Empty lines and lines that begin with # are skipped. A URL that the crawl has already queued is not queued again,
 /// so the command can be repeated.
+///
+/// In a packed frontier, the crawl remembers its URLs, as CHG.DISCOVER makes it do, unless it has URIs that were queued
+/// without that. The command then tells the URLs that were known already from the ones that it queued; done URLs are
+/// known, too.
 ///
 /// Prints each invalid line with its number, and queues the other lines. Exit status 2 if a line is invalid.
 #[derive(Args)]
@@ -69,9 +74,11 @@ struct Line {
 #[derive(Serialize)]
 struct Added<'a> {
     execution: &'a Bytes,
-    /// Number of URIs that are queued, including those that were queued before.
+    /// Number of URIs that were queued; without `known`, includes those that were queued before.
     accepted: u64,
-    /// Number of URIs that a budget does not allow.
+    /// Number of URIs that the crawl knew already; `null` if it does not remember its URLs.
+    known: Option<u64>,
+    /// Number of URIs that were refused: a budget is used up, or the crawl is being dropped.
     refused: u64,
     /// Number of invalid lines.
     invalid: u64,
@@ -84,6 +91,7 @@ impl Add {
         let mut added = Added {
             execution: &self.execution,
             accepted: 0,
+            known: Some(0),
             refused: 0,
             invalid: 0,
         };
@@ -122,6 +130,7 @@ impl Add {
         Ok(true)
     }
 
+    /// Queues a batch: discovers the URLs if the crawl remembers its URLs or can begin to, or adds them otherwise.
     fn queue(&self, frontier: &Frontier, batch: &[Line], added: &mut Added<'_>) -> io::Result<()> {
         let uris: Vec<Uri<'_>> = batch
             .iter()
@@ -132,9 +141,33 @@ impl Add {
                 uri: &line.uri,
             })
             .collect();
-        let counts = frontier.add_uris(self.execution.as_bytes(), self.weight, &uris);
-        for count in counts.map_err(io::Error::other)? {
-            match count {
+        let execution = self.execution.as_bytes();
+        if let Some(known) = &mut added.known {
+            let options = Discovery {
+                weight: self.weight,
+                ..Discovery::default()
+            };
+            match frontier.discover(execution, &options, &uris) {
+                Ok(outcomes) => {
+                    for outcome in outcomes {
+                        match outcome {
+                            Discovered::New(_) => added.accepted += 1,
+                            Discovered::Known => *known += 1,
+                            Discovered::Refused => added.refused += 1,
+                        }
+                    }
+                    return Ok(());
+                }
+                // The storage is plain, or the crawl has URIs that were queued before it remembered its URLs.
+                Err(error) if matches!(error.code(), Some(Code::Plain | Code::Known)) => {
+                    added.known = None;
+                }
+                Err(error) => return Err(io::Error::other(error)),
+            }
+        }
+        let counts = frontier.add_uris(execution, self.weight, &uris);
+        for queued in counts.map_err(io::Error::other)? {
+            match queued {
                 Some(_) => added.accepted += 1,
                 None => added.refused += 1,
             }
@@ -146,8 +179,14 @@ impl Add {
 fn print(added: &Added<'_>) -> io::Result<()> {
     let accepted = many(added.accepted, "URI");
     let mut said = format!("crawl {}: {accepted} queued", added.execution);
+    if let Some(known @ 1..) = added.known {
+        said += &format!(", {} known already", count(known));
+    }
     if added.refused > 0 {
-        said += &format!(", {} refused because a budget is used up", added.refused);
+        let refused = count(added.refused);
+        said += &format!(
+            ", {refused} refused because a budget is used up or the crawl is being dropped"
+        );
     }
     if added.invalid > 0 {
         said += &format!(", {}", many(added.invalid, "invalid line"));
