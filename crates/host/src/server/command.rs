@@ -433,7 +433,7 @@ unsafe fn describe(
     let (notes, flags) = if !spec.takes_key {
         // The prefix determines the slot of a command, but users need no permission for a key with
         // the name of the prefix: the module checks the keys derived from the prefix one by one.
-        let notes = "key prefix: the names of all keys of the index begin with it";
+        let notes = "key prefix: the names of all keys of the index or frontier begin with it";
         let flags = raw::REDISMODULE_CMD_KEY_NOT_KEY | raw::REDISMODULE_CMD_KEY_RW;
         (texts.keep(notes), flags)
     } else if spec.has_flag("write") {

@@ -59,6 +59,9 @@ const MEASURED: &[(&str, &[&str])] = &[
              | {100M|  | memory per kept URI, 10 in each group, packed |} GB |",
             "| … packed, with a thousand URIs per group | {ours|  | memory per kept URI, 1000 in each group, packed |} \
              | {100M|  | memory per kept URI, 1000 in each group, packed |} GB |",
+            "after it is done | {ours| K1 | memory of a done URL,} | {100M| K1 | memory of a done URL,} GB |",
+            "| … remembered, in the RDB file | {ours| K1 | RDB file per done URL,} \
+             | {100M| K1 | RDB file per done URL,} GB |",
             "| record with a tag | {ours|  | memory per tagged record |} \
              | {100M|  | memory per tagged record |} GB |",
             "adds {ours|  | append-only file per page |} bytes to the append-only file and the same to the stream to each",
