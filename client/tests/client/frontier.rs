@@ -475,7 +475,8 @@ fn discovered_urls_are_remembered() {
     };
     assert_eq!((&why.state[..], why.done_limits), ("idle", vec![limit]));
     frontier.limit_done("a.example", "crawl", 0).unwrap();
-    assert_eq!(frontier.why("a.example").unwrap().done_limits, []);
+    let none = frontier.why("a.example").unwrap_err();
+    assert_eq!(none.code(), Some(Code::NoChg));
 
     let shared = Space {
         wide: true,

@@ -169,6 +169,8 @@ class CommandsTest(unittest.TestCase):
         self.assertIs(type(values["why"].paused), bool)
         self.assertIs(type(values["why"].why), str)
         self.assertEqual((values["check"].wrong_texts, values["check"].wrong_agendas), (None, None))
+        damaged = crawlspace.replies.named(crawlspace.replies.FrontierCheck)([b"wrong-texts", 2, b"wrong-agendas", 3])
+        self.assertEqual((damaged.wrong_texts, damaged.wrong_agendas), (2, 3))
         self.assertIs(type(values["info"].rate_leases), float)
         self.assertIs(type(values["execution_info"].paused), bool)
         values = dict(zip((one[0] for one in calls.DEDUPE), Recorded("RESP3", "Dedupe").run(calls.DEDUPE)))
