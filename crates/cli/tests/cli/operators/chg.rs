@@ -452,7 +452,7 @@ fn urls_of_a_file_are_discovered_in_a_packed_frontier() {
         "execution": "old", "accepted": 1503, "known": null, "refused": 1, "invalid": 0,
     });
     assert_eq!(added.object(), expected);
-    assert_contains(&format!("{:?}", discover(&mut c, "old", "about")), "KNOWN");
+    assert_contains(format!("{:?}", discover(&mut c, "old", "about")), "KNOWN");
 }
 
 #[test]
