@@ -9,7 +9,7 @@ map_reply! {
         /// Host group (CHG).
         #[serde(serialize_with = "as_text")]
         chg: Vec<u8>,
-        /// `ready`, `waiting`, `busy`, `idle`, `blocked`, `paused`, `limited` or `gated`.
+        /// `ready`, `waiting`, `busy`, `idle`, `blocked`, `paused`, `limited`, `gated` or `freed`.
         state: String,
         /// The reason, as a sentence.
         why: String,

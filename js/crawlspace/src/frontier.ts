@@ -170,7 +170,7 @@ export type Pausable = { readonly group: Bytes } | { readonly execution: Bytes }
 /** The explanation of {@link Frontier.why}. */
 export interface Why {
   readonly group: Buffer;
-  readonly state: "ready" | "waiting" | "busy" | "idle" | "blocked" | "paused" | "limited" | "gated";
+  readonly state: "ready" | "waiting" | "busy" | "idle" | "blocked" | "paused" | "limited" | "gated" | "freed";
   /** The reason, as a sentence for people. */
   readonly why: string;
   readonly due: number;
