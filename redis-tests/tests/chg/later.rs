@@ -281,7 +281,7 @@ fn why_shows_leases_that_have_freed_their_group() {
         f.pass(1000);
         let why = f.why("h");
         assert_eq!(why.field("state").text(), "freed", "{next}");
-        assert_contains(why.field("why").text(), &format!("until {}", T0 + 60_000));
+        assert_contains(why.field("why").text(), format!("until {}", T0 + 60_000));
         assert_eq!(why.field("in"), int(59_000));
         let leases = why.field("leases");
         let [lease] = leases.items() else {
