@@ -176,7 +176,7 @@ impl<K: Store> Forecast<'_, K> {
     /// second deadline.
     fn look_at_later(&mut self, ks: &mut K, only: Option<&[u8]>) -> Result<()> {
         for rank in 0..=MAX_LOOKED {
-            let Some((chg, deadline)) = self.later.at(ks, rank)? else {
+            let Some((chg, token, deadline)) = self.later.at(ks, rank)? else {
                 break;
             };
             let deadline = deadline.max(self.now);
@@ -188,11 +188,9 @@ impl<K: Store> Forecast<'_, K> {
                 break;
             }
             if let Some(loaded) = self.judge.groups.load_sound(ks, &chg)? {
-                let (_, after) =
-                    (self.judge).leasable_from(ks, &loaded, &self.paused, only, self.now)?;
-                let opens = self.judge.gates.opens(ks, &loaded)?;
-                self.first
-                    .add(after.map(|after| after.max(deadline).max(opens)));
+                let lease = (&*loaded, token);
+                let from = (self.judge).returns_from(ks, lease, &self.paused, only, self.now)?;
+                self.first.add(from.map(|from| from.max(deadline)));
             }
         }
         Ok(())

@@ -95,13 +95,13 @@ impl<K: Store> Later<K> {
         Ok(self.member_at(ks, 0)?.map(|(_, deadline)| deadline))
     }
 
-    /// Returns the group and the second deadline of the lease at this rank, in the order of second
+    /// Returns the group, the token and the second deadline of the lease at this rank, in the order of second
     /// deadlines.
-    pub(super) fn at(&self, ks: &mut K, rank: u64) -> Result<Option<(Id, Millis)>> {
+    pub(super) fn at(&self, ks: &mut K, rank: u64) -> Result<Option<(Id, Token, Millis)>> {
         let member = self.member_at(ks, rank)?;
         Ok(member.map(|(member, deadline)| {
-            let chg = parts(member.as_ref()).map_or(&b""[..], |(_, chg)| chg);
-            (Id::from_slice(chg), deadline)
+            let (token, chg) = parts(member.as_ref()).unwrap_or_default();
+            (Id::from_slice(chg), token, deadline)
         }))
     }
 

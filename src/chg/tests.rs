@@ -30,6 +30,7 @@ use super::time::Millis;
 
 mod asked;
 mod known;
+mod leases;
 mod packing;
 
 /// The value of a plain key.

@@ -1,6 +1,7 @@
 //! Decides how a search handles a group at the head of a queue: the search leases, skips, parks or
 //! removes the group, or moves it behind its gate. This module does not write to keys.
 
+use super::Token;
 use super::error::Result;
 use super::gates::Gates;
 use super::group::Group;
@@ -134,7 +135,7 @@ impl<K: Store> Judge<'_, K> {
 
     /// Returns the time from which a group can be leased, according to its URIs, its pause and its gates.
     /// Also returns the time from which the group's next URI can be leased after the first lease has
-    /// expired. If an execution is given, considers only the URIs of this execution. Returns `None` if no
+    /// expired, without the URIs of leases that have freed the group. If an execution is given, considers only the URIs of this execution. Returns `None` if no
     /// URI can be leased because the group is blocked, paused, or has no such URI.
     pub(super) fn leasable_from(
         &self,
@@ -153,7 +154,10 @@ impl<K: Store> Judge<'_, K> {
             |id: &[u8]| paused.has(id) || reached.has(id) || only.is_some_and(|only| *only != *id);
         let kept = self.groups.kept(ks, loaded, |uris| {
             let mut leases = uris.leases();
-            let returns = leases.any(|leased| !leased.dropped && !is_out(leased.execution));
+            let returns = leases.any(|leased| {
+                let holds = || group.holds.iter().any(|hold| hold.token == leased.token);
+                !leased.dropped && !is_out(leased.execution) && holds()
+            });
             let held = held_in(group, uris);
             (uris.earliest_of(&is_out), returns, uris.len(), held)
         })?;
@@ -188,6 +192,38 @@ impl<K: Store> Judge<'_, K> {
         };
         let from = |due: Millis| due.max(pause).max(opens).max(now);
         Ok((ready.map(from), later.map(|due| due.max(pause).max(now))))
+    }
+
+    /// Returns the time from which the URIs of a lease that has freed its group can be leased again once its second
+    /// deadline has passed. Returns `None` if no URI of the lease could be leased then.
+    pub(super) fn returns_from(
+        &self,
+        ks: &mut K,
+        (loaded, token): (&Loaded<K>, Token),
+        paused: &Paused,
+        only: Option<&[u8]>,
+        now: Millis,
+    ) -> Result<Option<Millis>> {
+        let group = &loaded.group;
+        if group.options.paused || group.options.blocked > now {
+            return Ok(None);
+        }
+        let reached = self.reached(ks, loaded)?;
+        let returns = self.groups.kept(ks, loaded, |uris| {
+            let mut leases = uris.leased_under(token);
+            leases.any(|leased| {
+                let id = leased.execution;
+                let is_out = paused.has(id) || reached.has(id);
+                !leased.dropped && !is_out && only.is_none_or(|only| only == id)
+            })
+        })?;
+        if returns != Some(true) {
+            return Ok(None);
+        }
+        let is_full = group.holds.len() as u64 >= group.options.parallel;
+        let ends = group.first_deadline().filter(|_| is_full).unwrap_or(0);
+        let opens = self.gates.opens(ks, loaded)?;
+        Ok(Some(group.gate.max(ends).max(opens)))
     }
 
     /// Returns the number of counted URIs of a group whose executions are not paused.

@@ -176,7 +176,8 @@ impl<K: Store> Frontier<K> {
                     "workers keep all of its URIs after LATER or GATE, until {returns} at the latest"
                 )
             };
-            return Ok(("freed", due.max(returns), why));
+            let closed = group.closed_until().max(self.gates.opens(ks, loaded)?);
+            return Ok(("freed", returns.max(closed), why));
         }
         if group.is_idle() {
             let why = if group.gate > now {
@@ -211,7 +212,12 @@ impl<K: Store> Frontier<K> {
         }
         let reached = self.judge().reached(ks, loaded)?;
         let none = Reached::default();
-        let (state, why) = match waits {
+        // The group may stand before the due time of its first URI, for example after an earlier URI was settled. A
+        // search then moves the group.
+        let (from, _) = (self.judge()).leasable_from(ks, loaded, &paused, None, now)?;
+        let from = from.filter(|&from| from > now);
+        let due = from.map_or(due, |from| due.max(from));
+        let (state, why) = match waits.max(from) {
             Some(due) if due > now && group.gate >= due => {
                 ("waiting", "the pause after the last fetch has not ended")
             }

@@ -469,7 +469,7 @@ impl Memory {
     }
 }
 
-fn numbers(reply: &Reply) -> [u64; 4] {
+pub(super) fn numbers(reply: &Reply) -> [u64; 4] {
     let Reply::Map(entries) = reply else {
         panic!("{reply:?}")
     };
