@@ -135,8 +135,9 @@ impl<K: Store> Judge<'_, K> {
 
     /// Returns the time from which a group can be leased, according to its URIs, its pause and its gates.
     /// Also returns the time from which the group's next URI can be leased after the first lease has
-    /// expired, without the URIs of leases that have freed the group. If an execution is given, considers only the URIs of this execution. Returns `None` if no
-    /// URI can be leased because the group is blocked, paused, or has no such URI.
+    /// expired, without the URIs of leases that have freed the group. If an execution is given, considers
+    /// only the URIs of this execution. Returns `None` if no URI can be leased because the group is blocked,
+    /// paused, or has no such URI.
     pub(super) fn leasable_from(
         &self,
         ks: &mut K,
