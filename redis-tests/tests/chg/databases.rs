@@ -182,25 +182,3 @@ fn deleted_keys_cause_no_hang() {
     }
     assert_eq!(server.info_number("panics"), 0);
 }
-
-#[test]
-fn deleted_frontiers_are_not_counted() {
-    let server = Server::with(Options::new().packed());
-    let mut wire = server.wire();
-    for prefix in ["{a}:", "{b}:", "{c}:"] {
-        Frontier::of(&server, prefix).add("crawl", "host", 0);
-    }
-    assert_eq!(server.info_number("frontiers"), 3);
-    for key in ok!(wire, "KEYS", "{a}:*").items() {
-        ok!(wire, "DEL", key.text());
-    }
-    assert_eq!(server.info_number("frontiers"), 2);
-    ok!(wire, "FLUSHALL");
-    assert_eq!(server.info_number("frontiers"), 0);
-    // A frontier with a waiting client stays known.
-    let mut waiter = blocked_in(&server, 0);
-    ok!(wire, "FLUSHALL");
-    assert_eq!(server.info_number("frontiers"), 1);
-    Frontier::of(&server, F).add("crawl", "host", 0);
-    lease_of(&mut waiter, "host");
-}

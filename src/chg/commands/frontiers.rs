@@ -98,7 +98,7 @@ impl Cached for CachedFrontier {
         self.may_change = true;
         self.frontier.invalidate_all();
         self.disturbed();
-        self.is_in_use()
+        true
     }
 
     fn role_changed(&mut self) -> bool {
@@ -455,11 +455,6 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
                     cached.may_change = true;
                     cached.frontier.invalidate_all();
                     cached.disturbed();
-                    // INFO would still name a deleted frontier.
-                    let is_idle = !cached.is_in_use();
-                    if is_idle && !RedisKeyspace::new(ctx).exists(&RmString::new(key)) {
-                        frontiers.evict(db, prefix);
-                    }
                 }
             }
         }
