@@ -164,9 +164,7 @@ impl<K: Store> Forecast<'_, K> {
             if let Some(loaded) = self.judge.groups.load_sound(ks, id.as_ref())? {
                 let (_, after) =
                     (self.judge).leasable_from(ks, &loaded, &self.paused, None, self.now)?;
-                let opens = self.judge.gates.opens(ks, &loaded)?;
-                let after = after.map(|after| after.max(deadline).max(opens));
-                self.first.add(after);
+                self.first.add(after.map(|after| after.max(deadline)));
             }
         }
         Ok(())
@@ -207,9 +205,8 @@ impl<K: Store> Forecast<'_, K> {
             (self.judge).leasable_from(ks, &loaded, &self.paused, Some(execution), self.now)?;
         let waits = waits.map_or(0, of_score);
         self.first.add(from.map(|from| from.max(waits)));
-        let opens = self.judge.gates.opens(ks, &loaded)?;
         self.first
-            .add(busy.and_then(|at| Some(after?.max(of_score(at)).max(opens))));
+            .add(busy.and_then(|at| Some(after?.max(of_score(at)))));
         Ok(())
     }
 }

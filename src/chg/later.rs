@@ -67,18 +67,34 @@ impl<K: Store> Later<K> {
         loaded: &Loaded<K>,
         execution: &[u8],
     ) -> Result<Option<Millis>> {
+        let leases = self.leases((ks, groups), loaded, Some(execution), usize::MAX)?;
+        Ok(leases.into_iter().map(|(_, deadline)| deadline).max())
+    }
+
+    /// Returns the tokens and the second deadlines of the leases that have freed a group but still have URIs. If an
+    /// execution is given, returns only leases on its URIs. Examines at most `most` leased URIs.
+    pub(super) fn leases(
+        &self,
+        (ks, groups): (&mut K, &Groups<K>),
+        loaded: &Loaded<K>,
+        only: Option<&[u8]>,
+        most: usize,
+    ) -> Result<Vec<(Token, Millis)>> {
+        let mut found = Vec::new();
         if Self::is_empty(ks)? {
-            return Ok(None);
+            return Ok(found);
         }
         let tokens = groups.kept(ks, loaded, |uris| {
-            let own = uris.leases().filter(|leased| leased.execution == execution);
-            own.map(|leased| leased.token).collect::<BTreeSet<_>>()
+            let is_wanted = |execution| only.is_none_or(|only| execution == only);
+            let own = uris.leases().filter(|leased| is_wanted(leased.execution));
+            let tokens = own.map(|leased| leased.token).take(most);
+            tokens.collect::<BTreeSet<_>>()
         })?;
-        let mut last = None;
         for token in tokens.unwrap_or_default() {
-            last = last.max(self.of(ks, &loaded.id, token)?);
+            let deadline = self.of(ks, &loaded.id, token)?;
+            found.extend(deadline.map(|deadline| (token, deadline)));
         }
-        Ok(last)
+        Ok(found)
     }
 
     /// Sets the second deadline of a lease.

@@ -58,22 +58,21 @@ impl<K: Store> Frontier<K> {
         if loaded.group.hold(token, now).is_none() {
             let later = self.later.of(ks, id, token)?;
             let has_freed = later.is_some_and(|deadline| deadline > now);
-            if !has_freed || matches!(fate, Fate::Later(_)) {
-                let before = released_before(
-                    (&self.keys, &self.later, &self.groups, &self.past),
-                    ks,
-                    &loaded,
-                    token,
-                    now,
-                );
-                if !has_freed || before.is_ok() {
-                    return before;
-                }
+            let before = released_before(
+                (&self.keys, &self.later, &self.groups, &self.past),
+                ks,
+                &loaded,
+                token,
+                now,
+            );
+            let is_again = before.is_ok() && matches!(fate, Fate::Later(_));
+            if has_freed && !is_again {
+                return Err(Error::Argument(format!(
+                    "lease {token} has already freed group '{}'; finish its URIs with CHG.DONE or CHG.SETTLE; nothing was changed",
+                    crawlspace_host::text::Shown(id)
+                )));
             }
-            return Err(Error::Argument(format!(
-                "lease {token} has already freed group '{}'; finish its URIs with CHG.DONE or CHG.SETTLE; nothing was changed",
-                crawlspace_host::text::Shown(id)
-            )));
+            return before;
         }
         if *when == When::Stored && loaded.group.options.delay.is_none() {
             return Err(Error::Argument(format!(

@@ -173,10 +173,7 @@ impl<K: Store> Judge<'_, K> {
         let from_outside = !group.ours && group.uris == 0 && only.is_none();
         let held = group.holds.len() as u64;
         let is_full = held >= group.options.parallel || (group.uris <= held && !from_outside);
-        let opens = match &group.options.gate[..] {
-            b"" => 0,
-            gate => self.gates.closed_until(ks, gate)?,
-        };
+        let opens = self.gates.opens(ks, loaded)?;
         // If only plain clients have written to a group, the group is ready as soon as they queue
         // it.
         let pause = if group.ours { group.gate } else { 0 };
@@ -192,7 +189,7 @@ impl<K: Store> Judge<'_, K> {
             earliest
         };
         let from = |due: Millis| due.max(pause).max(opens).max(now);
-        Ok((ready.map(from), later.map(|due| due.max(pause).max(now))))
+        Ok((ready.map(from), later.map(from)))
     }
 
     /// Returns the time from which the URIs of a lease that has freed its group can be leased again once its second

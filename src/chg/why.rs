@@ -1,7 +1,5 @@
 //! Explains in words, based on the state of a group, why no worker fetches from its host.
 
-use std::collections::BTreeSet;
-
 use crawlspace_host::reply::Reply;
 
 use super::discover::url_of;
@@ -40,7 +38,16 @@ impl<K: Store> Frontier<K> {
         if !loaded.group.known && limits.is_empty() {
             return Err(Error::NoChg(id.to_vec()));
         }
-        let kept = self.kept_leases(ks, &loaded)?;
+        let kept = (self.later).leases((ks, &self.groups), &loaded, None, MAX_LISTED)?;
+        let kept: Vec<Hold> = kept
+            .into_iter()
+            .map(|(token, deadline)| Hold {
+                token,
+                // A token is the time when it was created, in microseconds, or slightly larger.
+                granted: token / 1000,
+                deadline,
+            })
+            .collect();
         let returns = kept.iter().map(|hold| hold.deadline).min();
         let (state, due, why) = self.state_of(ks, &loaded, returns, now)?;
         let group = &loaded.group;
@@ -109,26 +116,6 @@ impl<K: Store> Frontier<K> {
             fields.push(("done-limits", Reply::Array(limits)));
         }
         Ok(Reply::named(fields))
-    }
-
-    /// Returns the leases that have freed the group but still have URIs, until their second deadlines.
-    fn kept_leases(&self, ks: &mut K, loaded: &Loaded<K>) -> Result<Vec<Hold>> {
-        let tokens = self.groups.kept(ks, loaded, |uris| {
-            let tokens = uris.leases().map(|leased| leased.token);
-            tokens.take(MAX_LISTED).collect::<BTreeSet<_>>()
-        })?;
-        let mut kept = Vec::new();
-        for token in tokens.unwrap_or_default() {
-            if let Some(deadline) = self.later.of(ks, &loaded.id, token)? {
-                kept.push(Hold {
-                    token,
-                    // A token is the time when it was created, in microseconds, or slightly larger.
-                    granted: token / 1000,
-                    deadline,
-                });
-            }
-        }
-        Ok(kept)
     }
 
     /// Returns the name of a group's state, its due time, and an explanation. `returns` is the first time at which

@@ -128,8 +128,8 @@ pub fn names() -> Names {
     FRONTIERS.names()
 }
 
-/// Calls `act` with the keys of a frontier, for the storage that the frontier has. After `act`, replicates the changes of a
-/// packed frontier.
+/// Calls `act` with the keys of a frontier, for the storage that the frontier has. After `act`, replicates the changes
+/// of a packed frontier.
 fn lend<T>(
     keys: &mut RedisKeyspace,
     (storage, moving_to): State,

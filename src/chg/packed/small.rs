@@ -103,6 +103,15 @@ pub(super) struct Small {
     pub numbers: BTreeMap<Bytes, i64>,
 }
 
+/// Returns the part with this name, which is created if it does not exist.
+fn part<'a, T: Default>(parts: &'a mut BTreeMap<Bytes, T>, name: &[u8]) -> &'a mut T {
+    // `entry` alone would copy the name each time.
+    if !parts.contains_key(name) {
+        parts.insert(name.into(), T::default());
+    }
+    parts.get_mut(name).expect("just made")
+}
+
 impl Small {
     /// Deletes a part. Returns true if the part existed.
     pub fn delete(&mut self, name: &[u8]) -> bool {
@@ -114,11 +123,7 @@ impl Small {
 
     /// Sets a field of a hash. Returns true if the field is new.
     pub fn set(&mut self, name: &[u8], field: &[u8], value: &[u8]) -> bool {
-        // `entry` alone would copy the name each time.
-        let hash = match self.hashes.get_mut(name) {
-            Some(hash) => hash,
-            None => self.hashes.entry(name.into()).or_default(),
-        };
+        let hash = part(&mut self.hashes, name);
         hash.insert(field.into(), value.into()).is_none()
     }
 
@@ -136,11 +141,7 @@ impl Small {
 
     /// Sets the score of a member.
     pub fn score(&mut self, name: &[u8], member: &[u8], score: f64) {
-        let sorted = match self.sorted.get_mut(name) {
-            Some(sorted) => sorted,
-            None => self.sorted.entry(name.into()).or_default(),
-        };
-        sorted.add(member, score);
+        part(&mut self.sorted, name).add(member, score);
     }
 
     /// Removes a member. Returns true if the member existed.
@@ -157,7 +158,7 @@ impl Small {
 
     /// Appends an element to a list. Returns the new length.
     pub fn append(&mut self, name: &[u8], element: &[u8]) -> u64 {
-        let list = self.lists.entry(name.into()).or_default();
+        let list = part(&mut self.lists, name);
         list.push(element);
         list.len()
     }
