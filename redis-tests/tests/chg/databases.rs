@@ -182,3 +182,45 @@ fn deleted_keys_cause_no_hang() {
     }
     assert_eq!(server.info_number("panics"), 0);
 }
+
+/// Returns the prefixes of the frontiers that INFO names.
+fn named(server: &Server) -> Vec<String> {
+    let info = ok!(server.wire(), "INFO", "crawlspace").text();
+    let names = info
+        .lines()
+        .filter_map(|line| line.strip_prefix("crawlspace_frontier_"));
+    let prefixes = names.filter_map(|line| line.split_once("prefix="));
+    prefixes.map(|(_, prefix)| prefix.to_owned()).collect()
+}
+
+#[test]
+fn info_does_not_name_deleted_frontiers() {
+    let server = Server::start();
+    let mut wire = server.wire();
+    for prefix in ["{a}:", "{b}:", "{c}:"] {
+        Frontier::of(&server, prefix).add("crawl", "host", 0);
+    }
+    assert_eq!(named(&server), ["{a}:", "{b}:", "{c}:"]);
+    for key in ok!(wire, "KEYS", "{a}:*").items() {
+        ok!(wire, "DEL", key.text());
+    }
+    assert_eq!(named(&server), ["{b}:", "{c}:"]);
+    // Reading a deleted frontier does not create it.
+    Frontier::of(&server, "{a}:").ok("INFO");
+    assert_eq!(named(&server), ["{b}:", "{c}:"]);
+    Frontier::of(&server, "{a}:").add("crawl", "host", 0);
+    assert_eq!(named(&server), ["{a}:", "{b}:", "{c}:"]);
+    // A conversion deletes keys, but not the frontier.
+    Frontier::of(&server, "{a}:").ok("PACK");
+    assert_eq!(named(&server), ["{a}:", "{b}:", "{c}:"]);
+    Frontier::of(&server, "{a}:").ok("UNPACK");
+    assert_eq!(named(&server), ["{a}:", "{b}:", "{c}:"]);
+    ok!(wire, "FLUSHALL");
+    assert_eq!(named(&server), [""; 0]);
+    // A waiting client keeps its frontier named.
+    let mut waiter = blocked_in(&server, 0);
+    ok!(wire, "FLUSHALL");
+    assert_eq!(named(&server), [F]);
+    Frontier::of(&server, F).add("crawl", "host", 0);
+    lease_of(&mut waiter, "host");
+}

@@ -42,6 +42,8 @@ pub struct CachedFrontier {
     pub(super) storage: State,
     /// True if the frontier is not stored yet, or if its storage may have changed.
     may_change: bool,
+    /// True if the frontier was deleted, and was not found again since then.
+    is_deleted: bool,
     /// The key of a packed frontier.
     packed_key: RmString,
     /// The keys for permission checks: the documented keys, and the shortest possible name of the
@@ -71,6 +73,7 @@ impl CachedFrontier {
             }),
             storage,
             may_change: found.is_none(),
+            is_deleted: false,
             packed_key,
             documented: documented.map(|row| name(row.name.as_bytes())).collect(),
             any_group: name(GROUP.before),
@@ -89,6 +92,10 @@ impl Cached for CachedFrontier {
         !self.waiters.all.is_empty() || self.frontier.is_worked_on()
     }
 
+    fn is_named(&self) -> bool {
+        !self.is_deleted || self.is_in_use()
+    }
+
     fn invalidate(&mut self) -> bool {
         self.frontier.invalidate();
         true
@@ -96,6 +103,7 @@ impl Cached for CachedFrontier {
 
     fn emptied(&mut self) -> bool {
         self.may_change = true;
+        self.is_deleted = true;
         self.frontier.invalidate_all();
         self.disturbed();
         true
@@ -163,6 +171,7 @@ fn refresh(cached: &mut CachedFrontier, keys: &mut RedisKeyspace, prefix: &[u8])
         cached.frontier = lend(keys, storage, key, |keys| Frontier::open(keys, prefix));
     }
     cached.may_change = found.is_none();
+    cached.is_deleted &= found.is_none();
 }
 
 /// Calls `act` with a frontier in its current storage, and its keys.
@@ -275,6 +284,7 @@ pub fn change<T>(
     write_to(call, touched, |cached, keys| {
         cached.simulated = now.simulated;
         let done = act(&mut cached.frontier, keys)?;
+        cached.is_deleted = false;
         cached.serve(keys, now.ms)?;
         Ok(done)
     })
@@ -456,6 +466,11 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
                     cached.frontier.invalidate_all();
                     cached.disturbed();
                 }
+            }
+            let mut keys = RedisKeyspace::new(ctx);
+            if !keys.exists(&RmString::new(key)) && storage_of(&mut keys, prefix).is_none() {
+                cached.may_change = true;
+                cached.is_deleted = true;
             }
         }
         for (prefix, id) in possible_groups(key, PREFIX_BYTES, lengths()) {

@@ -29,6 +29,11 @@ pub trait Cached: Sized {
         true
     }
 
+    /// Returns false if the data set was deleted, so that `INFO` does not name it.
+    fn is_named(&self) -> bool {
+        true
+    }
+
     /// Handles a panic, or a change while the cache was in use. The cached data cannot be trusted
     /// any more.
     fn invalidate(&mut self) -> bool {
@@ -173,7 +178,11 @@ impl<C: Cached> Registry<C> {
     pub fn names(&self) -> Names {
         let scopes = self.scopes.try_borrow();
         scopes.map_or_else(Names::new, |scopes| {
-            names(scopes.by_scope.keys().map(|scope| &scope[..]))
+            let named = scopes
+                .by_scope
+                .iter()
+                .filter(|(_, cached)| cached.is_named());
+            names(named.map(|(scope, _)| &scope[..]))
         })
     }
 
