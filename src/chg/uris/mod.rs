@@ -350,28 +350,6 @@ impl Uris {
 
     /// Applies a change. The same changes in the same order result in the same value on every
     /// server.
-    ///
-    /// ```
-    /// use crawlspace::chg::uris::{Changed, Op, Uris};
-    ///
-    /// let mut uris = Uris::default();
-    /// let add = Op::Add {
-    ///     execution: b"crawl-1",
-    ///     weight: None,
-    ///     due: 1000,
-    ///     depth: 0,
-    ///     attempts: 0,
-    ///     uri: b"http://example.com/",
-    /// };
-    /// assert_eq!(uris.apply(&add), Changed::Added);
-    /// assert_eq!(uris.apply(&add), Changed::Nothing);
-    /// assert_eq!(uris.pick(999, &|_| false), None);
-    /// let next = uris.pick(1000, &|_| false).unwrap().to_vec();
-    /// uris.apply(&Op::Take { token: 7, execution: &next, now: 1000 });
-    /// assert_eq!(uris.leased(7).unwrap().stored, b"http://example.com/");
-    /// assert_eq!(uris.apply(&Op::done(7)), Changed::Removed(1));
-    /// assert!(uris.is_empty());
-    /// ```
     pub fn apply(&mut self, op: &Op<'_>) -> Changed {
         self.apply_noting(op, &mut |_| ())
     }

@@ -1008,3 +1008,29 @@ fn chunk_that_stands_for_too_much_is_refused() {
         assert_eq!(refused, many > 16, "{many}");
     }
 }
+
+#[test]
+fn a_uri_is_added_once_and_leased_when_it_is_due() {
+    let mut uris = Uris::default();
+    let add = Op::Add {
+        execution: b"crawl-1",
+        weight: None,
+        due: 1000,
+        depth: 0,
+        attempts: 0,
+        uri: b"http://example.com/",
+    };
+    assert_eq!(uris.apply(&add), Changed::Added);
+    assert_eq!(uris.apply(&add), Changed::Nothing);
+    assert_eq!(uris.pick(999, &|_| false), None);
+    let next = uris.pick(1000, &|_| false).unwrap().to_vec();
+    let take = Op::Take {
+        token: 7,
+        execution: &next,
+        now: 1000,
+    };
+    uris.apply(&take);
+    assert_eq!(uris.leased(7).unwrap().stored, b"http://example.com/");
+    assert_eq!(uris.apply(&Op::done(7)), Changed::Removed(1));
+    assert!(uris.is_empty());
+}

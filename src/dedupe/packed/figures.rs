@@ -1,6 +1,6 @@
 //! Benchmark of the packed index: memory per hash, and times of lookups and changes.
 //!
-//! `cargo run --release --no-default-features --example packed_index [hashes]`
+//! `cargo bench --no-default-features --bench packed_index -- [hashes]`
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
@@ -37,7 +37,8 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 fn main() {
-    let hashes: u64 = match std::env::args().nth(1) {
+    // cargo adds `--bench`.
+    let hashes: u64 = match std::env::args().skip(1).find(|word| word != "--bench") {
         Some(hashes) => hashes.parse().expect("a number of hashes"),
         None => 1_000_000,
     };

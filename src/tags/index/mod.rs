@@ -118,23 +118,6 @@ impl Dropped {
 }
 
 /// The edges from records, files and tags to tags, and an optional staged copy of each kind.
-///
-/// ```
-/// use crawlspace::tags::index::{Index, Tagged};
-///
-/// let mut index = Index::default();
-/// index.add(Tagged::File, b"a.warc.gz", &[b"coll:1068"]).unwrap();
-/// index.add(Tagged::Tag, b"coll:1068", &[b"org:77", b"private"]).unwrap();
-/// let before = index.clone();
-/// index.remove(Tagged::Tag, b"coll:1068", &[b"private"]);
-///
-/// let mut tags = Vec::new();
-/// index.closure(index.tags_of(Tagged::File, b"a.warc.gz"), &mut tags);
-/// let mut names: Vec<_> = tags.iter().map(|tag| index.name(*tag)).collect();
-/// names.sort();
-/// assert_eq!(names, [&b"coll:1068"[..], b"org:77"]);
-/// assert_eq!(before.counts(Tagged::Tag).edges, 2);
-/// ```
 #[derive(Clone)]
 pub struct Index {
     names: Names,

@@ -33,6 +33,24 @@ impl Index {
 }
 
 #[test]
+fn closure_contains_the_tags_of_tags_and_copies_do_not_change() {
+    let mut index = Index::default();
+    let member: &[&[u8]] = &[b"coll:1068"];
+    index.add(Tagged::File, b"a.warc.gz", member).unwrap();
+    let tags: &[&[u8]] = &[b"org:77", b"private"];
+    index.add(Tagged::Tag, b"coll:1068", tags).unwrap();
+    let before = index.clone();
+    index.remove(Tagged::Tag, b"coll:1068", &[b"private"]);
+
+    let mut tags = Vec::new();
+    index.closure(index.tags_of(Tagged::File, b"a.warc.gz"), &mut tags);
+    let mut names: Vec<_> = tags.iter().map(|tag| index.name(*tag)).collect();
+    names.sort();
+    assert_eq!(names, [&b"coll:1068"[..], b"org:77"]);
+    assert_eq!(before.counts(Tagged::Tag).edges, 2);
+}
+
+#[test]
 fn snapshot_can_be_dropped_by_another_thread() {
     fn is_shared<T: Send + Sync>() {}
     is_shared::<Index>();
