@@ -9,6 +9,7 @@ QUICK  ?=
 SCALE  ?=
 TIME   ?=
 SEED   ?=
+ALSO   ?=
 INPUT  ?=
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -44,7 +45,7 @@ export REDIS_SERVER
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build install run demo test test-unit test-all test-peers test-servers test-monitoring portable dist test-packages test-dist share put lint simulate reshard bench fuzz soak clean
+.PHONY: help build install run demo test test-unit test-all test-docs test-peers test-servers test-monitoring portable dist test-packages test-dist share put lint simulate reshard bench fuzz soak clean
 
 help: ## List all targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS="$$(printf '\t')" read -r target text; do \
@@ -88,7 +89,7 @@ demo: ## Crawl a small site twice with wget, show the savings, serve both crawls
 	@CRAWLSPACE_MODULE='$(MODULE)' '$(TARGET)/debug/examples/demo'
 	@CRAWLSPACE_MODULE='$(MODULE)' '$(TARGET)/debug/examples/polite'
 
-test: test-all demo ## Run every test: unit, property, live server, client, documentation (REDIS_SERVER=, SEED=)
+test: test-all ## Run every test: unit, property, live server, client, documentation (REDIS_SERVER=, SEED=)
 	@echo "make test: everything passed"
 
 # Tests that read randomly damaged records: 100 000 files, or the number in CRAWLSPACE_DAMAGES.
@@ -106,10 +107,14 @@ PACKED_TOOL := cli=$(shell printf 'indexer::%s::,' crashes equality guards manif
 # Tests that also run with packed frontiers, except tests that write to plain keys.
 PACKED_FRONTIERS := chg=--skip,plain_clients::,--skip,stranded::,--skip,packed::,--skip,packing::
 
+# ALSO='make test-packages' runs this command, too.
 test-all:
 	@scripts/need cc libclang redis-server redis-cli postgresql openssl wget python3 python3-venv chromium
 	@CRAWLSPACE_MODULE='$(MODULE)' scripts/tests --beside '$(CARGO) build --release --package crawlspace' $(TESTED) \
-	    --packed dedupe=both:: --packed '$(PACKED_FRONTIERS)' --packed '$(PACKED_TOOL)'
+	    --packed dedupe=both:: --packed '$(PACKED_FRONTIERS)' --packed '$(PACKED_TOOL)' \
+	    --also 'make test-docs' --also 'make demo' $(if $(ALSO),--also '$(ALSO)')
+
+test-docs:
 	@$(CARGO) test --doc $(TESTED)
 
 # Tests that have a full size: those of third-party programs, and some others.
