@@ -161,6 +161,18 @@ class QueueTest(unittest.IsolatedAsyncioTestCase):
                 self.assertTrue(await b.is_finished())
                 self.assertEqual(self.count("done"), 2)
 
+    async def test_queues_may_have_any_names(self) -> None:
+        storage = self.storage()
+        queues = [await storage.create_rq_client(name=name) for name in ("x", "x:front", "front:x", "alias:x")]
+        queues.append(await storage.create_rq_client(alias="y"))
+        for queue in queues:
+            await queue.add_batch_of_requests([page("a")])
+            await queue.add_batch_of_requests([page("b")], forefront=True)
+        for queue in queues:
+            self.assertEqual((await queue.get_metadata()).pending_request_count, 2)
+            await queue.drop()
+        self.assertEqual(self.server.keys(PREFIX + "crawlee*"), [])
+
     async def test_reclaim_to_the_forefront_reaches_another_client_at_once(self) -> None:
         a, b = await self.client(), await self.client()
         await a.add_batch_of_requests([page("a", str(number)) for number in range(3)])

@@ -422,7 +422,7 @@ def described_at(frontier: Frontier, execution: str) -> bytes:
 
 def front_of(frontier: Frontier, execution: str) -> bytes:
     """Returns the key with the number of batches that were added to the forefront of a queue."""
-    return frontier.prefix + f"crawlee:{execution}:front".encode()
+    return frontier.prefix + f"crawlee-front:{execution}".encode()
 
 
 def checked(replies: list[Any]) -> list[Any]:
