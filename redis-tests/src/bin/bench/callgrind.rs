@@ -7,36 +7,60 @@ use std::process::{Command, Stdio};
 use redis_tests::{Options, Server};
 use tempfile::TempDir;
 
+use crate::Plan;
+use crate::load::Client;
+
 /// Time limit for the start of a server under callgrind and for each reply.
 const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(300);
+
+/// Returns the number of requests of a measurement.
+pub fn requests(plan: &Plan) -> u64 {
+    if plan.quick { 1_000 } else { 2_000 }
+}
 
 /// A server that runs under callgrind.
 pub struct Callgrind {
     /// The server.
     pub server: Server,
+    /// Number of requests of a measurement.
+    pub requests: u64,
     /// Folder of the dumps.
     folder: TempDir,
 }
 
 impl Callgrind {
     /// Starts a server with these options.
-    pub fn start(options: Options) -> Callgrind {
+    pub fn start(plan: &Plan, options: Options) -> Callgrind {
+        // Under callgrind, the server's timer would add a thousand instructions to each request.
+        let options = options.args(&["--hz", "1"]);
         let folder = tempfile::tempdir().expect("a temporary directory");
         let out = folder.path().join("dump");
         let out = format!("--callgrind-out-file={}", out.display());
         let valgrind = ["valgrind", "--tool=callgrind", "--quiet", &out];
         let server = options.under(&valgrind).timeout(TIMEOUT).start();
-        Callgrind { server, folder }
+        Callgrind {
+            server,
+            requests: requests(plan),
+            folder,
+        }
     }
 
-    /// Returns the number of instructions that the server executes for each of `requests` requests,
-    /// which `work` must send.
+    /// Returns the number of instructions of a `PING`.
+    pub fn ping(&self) -> f64 {
+        let mut client = Client::unix(&self.server);
+        self.each(self.requests, |_| {
+            client.line("PING");
+        })
+    }
+
+    /// Returns the number of instructions that the server executes for each of `requests` requests.
+    /// `request` sends one request and gets its number.
     ///
     /// # Panics
     /// Panics if callgrind writes no dump.
-    pub fn each(&self, requests: u64, work: impl FnOnce()) -> f64 {
+    pub fn each(&self, requests: u64, request: impl FnMut(u64)) -> f64 {
         self.control("--zero");
-        work();
+        (0..requests).for_each(request);
         self.control("--dump");
         let dumps = fs::read_dir(self.folder.path()).expect("the folder of the dumps");
         let dumps: Vec<PathBuf> = dumps.flatten().map(|dump| dump.path()).collect();

@@ -20,6 +20,9 @@ macro_rules! targets {
 // The columns are: constant, id of the rows, measured quantity, kind and value of the target.
 // `AtLeast` is a ratio to the peer; higher is better.
 targets! {
+    KNOWN_LOOKUP         "D0" "instructions of `LOOKUP` of a known hash, packed"      AtMost(10_400.0, "instructions");
+    RECORD_LOOKUP        "D0" "instructions of `LOOKUP … FORMAT RECORD`, packed"      AtMost(9_200.0, "instructions");
+    UNKNOWN_LOOKUP       "D0" "instructions of `LOOKUP` of an unknown hash, packed"   AtMost(7_500.0, "instructions");
     LOOKUP_PLAIN         "D1" "rate of `LOOKUP` on plain keys against `HGET`"         AtLeast(0.45);
     LOOKUP_PACKED        "D1" "rate of `LOOKUP` on a packed index against `HGET`"     AtLeast(0.65);
     LOOKUP_PACKED_LARGE  "D1" "the same at 10 million hashes"                         AtLeast(1.2);

@@ -7,7 +7,7 @@ use super::commands::Lease;
 use super::hosts::Hosts;
 use super::{packed_options, queued};
 use crate::Plan;
-use crate::callgrind::Callgrind;
+use crate::callgrind::{Callgrind, requests};
 use crate::load::{Client, Feeder};
 use crate::report::{Findings, Goal, note, say, table};
 use crate::series::grouped;
@@ -29,12 +29,9 @@ const STEPS: [(&str, Goal); 5] = [
 
 /// Measures all steps in both storages.
 pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
-    let requests = if plan.quick { 1_000 } else { 2_000 };
     let count = |storage: &str, options: Options| {
         say(&format!("C0: instructions, {storage}"));
-        // Under callgrind, the server's timer would add a thousand instructions to each request.
-        let callgrind = Callgrind::start(options.args(&["--hz", "1"]));
-        count(&callgrind, hosts, requests)
+        count(&Callgrind::start(plan, options), hosts)
     };
     let (_, plain) = count("plain keys", redis_tests::simulated());
     let (ping, packed) = count("packed", packed_options());
@@ -55,12 +52,12 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
             shown(logged), shown(bare), 100.0 * (logged / bare - 1.0), Goal::Told("%");
     }
     note!(found, "instructions.md";
-        requests = grouped(requests), groups = grouped(GROUPS), uris = URIS, ping = shown(ping));
+        requests = grouped(requests(plan)), groups = grouped(GROUPS), uris = URIS, ping = shown(ping));
     found
 }
 
 /// Returns the instructions of `PING` and of each step.
-fn count(callgrind: &Callgrind, hosts: &Hosts, requests: u64) -> (f64, [f64; STEPS.len()]) {
+fn count(callgrind: &Callgrind, hosts: &Hosts) -> (f64, [f64; STEPS.len()]) {
     let mut client = Client::unix(&callgrind.server);
     let (execution, _) = hosts.execution(0);
     let add = |client: &mut Client, chg: u64, i: u64| {
@@ -75,16 +72,11 @@ fn count(callgrind: &Callgrind, hosts: &Hosts, requests: u64) -> (f64, [f64; STE
     }
     feeder.finish();
     assert_eq!(queued(&callgrind.server), GROUPS * URIS, "every URI is new");
-    let ping = callgrind.each(requests, || {
-        for _ in 0..requests {
-            client.line("PING");
-        }
-    });
+    let ping = callgrind.ping();
+    let requests = callgrind.requests;
     let mut add_all = |first: u64, i: u64, counts: i64| {
-        callgrind.each(requests, || {
-            for chg in first..first + requests {
-                assert_eq!(add(&mut client, chg, i), counts);
-            }
+        callgrind.each(requests, |n| {
+            assert_eq!(add(&mut client, first + n, i), counts);
         })
     };
     let group = add_all(GROUPS, 0, 1);
@@ -92,20 +84,15 @@ fn count(callgrind: &Callgrind, hosts: &Hosts, requests: u64) -> (f64, [f64; STE
     // In both cases, the reply is the number of URIs of the group.
     let known = add_all(0, URIS, URIS as i64 + 1);
     let mut lease = Lease::default();
-    let half = requests / 2;
-    let next = callgrind.each(half, || {
-        for _ in 0..half {
-            lease = Lease::of(client.line("CHG.NEXT ''"), 0).expect("a group is due");
-        }
+    let next = callgrind.each(requests / 2, |_| {
+        lease = Lease::of(client.line("CHG.NEXT ''"), 0).expect("a group is due");
     });
-    let page = callgrind.each(requests, || {
-        for _ in 0..requests {
-            let Lease { chg, token, .. } = &lease;
-            let reply = client.line(&format!(
-                "CHG.RELEASE '' {chg} {token} ELAPSED 200 FACTOR 5 MIN 60000 MAX 90000 DONE {execution} NEXT"
-            ));
-            lease = Lease::of(reply, 1).expect("a group is due");
-        }
+    let page = callgrind.each(requests, |_| {
+        let Lease { chg, token, .. } = &lease;
+        let reply = client.line(&format!(
+            "CHG.RELEASE '' {chg} {token} ELAPSED 200 FACTOR 5 MIN 60000 MAX 90000 DONE {execution} NEXT"
+        ));
+        lease = Lease::of(reply, 1).expect("a group is due");
     });
     (ping, [group, new, known, next, page])
 }

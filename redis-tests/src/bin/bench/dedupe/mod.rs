@@ -1,4 +1,4 @@
-//! `DEDUPE.*` on plain and packed storage, compared with the documented plain commands: D1 to D11.
+//! `DEDUPE.*` on plain and packed storage, compared with the documented plain commands: D0 to D11.
 
 mod aof;
 mod bystanders;
@@ -40,7 +40,10 @@ pub fn measure(plan: &Plan) -> Section {
             seed = plan.seed,
             jobs = "[DEDUPE jobs](dedupe-jobs.md)",
         ),
-        found: on_filled(plan, &corpus, hashes),
+        found: plan.findings(&[
+            ("D0", &|| lookup::instructions::measure(plan, &corpus)),
+            (ON_FILLED, &|| on_filled(plan, &corpus, hashes)),
+        ]),
     }
 }
 
@@ -63,6 +66,9 @@ pub fn measure_jobs(plan: &Plan) -> Section {
         ]),
     }
 }
+
+/// The measurements that share one filled scene.
+const ON_FILLED: &str = "D1 D2 D3 D4 D6 D7 D9 D11";
 
 /// Runs all measurements that share one filled scene.
 fn on_filled(plan: &Plan, corpus: &Corpus, hashes: u64) -> Findings {

@@ -1,6 +1,7 @@
-//! D1 to D4: look-ups.
+//! D0 to D4: look-ups.
 
 pub mod hundred;
+pub mod instructions;
 mod one_by_one;
 pub mod pipelined;
 

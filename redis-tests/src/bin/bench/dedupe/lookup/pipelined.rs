@@ -13,7 +13,7 @@ use crate::series::rate;
 use crate::targets;
 
 /// Number of requests in progress on each connection.
-const DEPTH: usize = 32;
+pub const DEPTH: usize = 32;
 /// Name of the row for plain keys. A look-up reads two tables and checks permissions and
 /// visibility.
 const PLAIN: &str = "`LOOKUP` of one hash, pipeline depth 32, plain keys";
@@ -25,7 +25,7 @@ pub const HGET: &[&[u8]] = &[b"HGET", b"allhashes"];
 /// `DEDUPE.LOOKUP`: arguments before the hash.
 pub const LOOKUP: &[&[u8]] = &[b"DEDUPE.LOOKUP", b""];
 /// `DEDUPE.LOOKUP` that returns the record as a single string, as the script does.
-const LOOKUP_TEXT: &[&[u8]] = &[b"DEDUPE.LOOKUP", b"", b"FORMAT", b"RECORD"];
+pub const LOOKUP_TEXT: &[&[u8]] = &[b"DEDUPE.LOOKUP", b"", b"FORMAT", b"RECORD"];
 
 /// Creates `count` batches of requests. A request consists of `head` and a random hash of `limit`
 /// hashes from `offset` on.
