@@ -110,7 +110,7 @@ const PARTS: [Part; 10] = [
     ),
     Part::new(
         "dedupe",
-        "D5 D8 D10 packing aof",
+        "D5 D8 D10 D12 packing aof",
         "dedupe-jobs",
         dedupe::measure_jobs,
     ),

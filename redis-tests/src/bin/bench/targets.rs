@@ -50,6 +50,7 @@ targets! {
     USED_COUNTS          "D9" "rate of `HINCRBY` of a crawl's counts, module in use"  AtLeast(0.78);
     SLICE                "D10" "longest slice of a job"                               Never(1.0, "ms");
     PLAIN_COMMANDS       "D11" "rate of plain look-ups on a packed index"             AtLeast(0.95);
+    COPY                 "D12" "hashes copied against 100 000 per second"              AtLeast(1.0);
     PACKING_SLICE        "" "longest slice of `PACK` and `UNPACK`"                    Never(1.0, "ms");
     PACKING_OTHERS       "" "waits of other clients during `PACK` and `UNPACK`"       AtMost(3.0, "ms");
     PAGE_INSTRUCTIONS    "C0" "instructions of `RELEASE … DONE … NEXT`, packed"      AtMost(20_000.0, "instructions");

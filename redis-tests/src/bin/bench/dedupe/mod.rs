@@ -1,8 +1,9 @@
-//! `DEDUPE.*` on plain and packed storage, compared with the documented plain commands: D0 to D11.
+//! `DEDUPE.*` on plain and packed storage, compared with the documented plain commands: D0 to D12.
 
 mod aof;
 mod bystanders;
 mod commit;
+mod copying;
 mod corpus;
 mod documented;
 mod file;
@@ -63,6 +64,7 @@ pub fn measure_jobs(plan: &Plan) -> Section {
             ("D8", &|| removal::measure(plan, &corpus)),
             ("packing", &|| packing::measure(plan, &corpus)),
             ("D10", &|| jobs::measure(plan, &corpus)),
+            ("D12", &|| copying::measure(plan, &corpus)),
         ]),
     }
 }
