@@ -116,7 +116,7 @@ const PARTS: [Part; 10] = [
     ),
     Part::new(
         "chg",
-        "C0 C1 C2 C3 C4 C5 C6 K1 G1 slices commands uris log pauses",
+        "C0 C1 C2 C3 C4 C5 C6 C7 K1 G1 slices commands uris log pauses",
         "chg",
         chg::measure,
     ),
@@ -131,7 +131,7 @@ const PARTS: [Part; 10] = [
     Part::new("index", "X1 X2 X3", "index-cache", index_cache::measure),
     Part::new("packages", "P1 P2 S1", "packages", packages::measure),
     Part::scale("dedupe", "", "dedupe-scale", dedupe::scale),
-    Part::scale("chg", "C6 K1", "chg-scale", chg::scale),
+    Part::scale("chg", "C6 C7 K1", "chg-scale", chg::scale),
 ];
 
 /// The size of a run.

@@ -79,6 +79,9 @@ targets! {
     FRONTIER_URI         "C6" "memory per kept URI of a packed frontier"              AtMost(70.0, "B");
     FRONTIER_FILE        "C6" "size of the RDB file of a packed frontier against plain keys" AtMost(0.6, "×");
     FRONTIER_LOAD        "C6" "time to load a packed frontier against plain keys"     AtMost(0.3, "×");
+    PACKING_RATE         "C7" "URIs moved by `PACK` and `UNPACK` against 500 000 per second" AtLeast(1.0);
+    FRONTIER_PACKING_SLICE "C7" "longest slice of `PACK` and `UNPACK`"                Never(1.0, "ms");
+    PACKING_MEMORY       "C7" "peak memory above that of the plain frontier"          AtMost(5.0, "%");
     KNOWN_MEMORY         "K1" "memory of a done URL"                                  AtMost(22.0, "B");
     KNOWN_FILE           "K1" "RDB file per done URL"                                 AtMost(18.0, "B");
     KNOWN_TIME           "K1" "time of `DISCOVER` of a known URL"                     AtMost(2.0, "µs");

@@ -1,4 +1,4 @@
-//! `CHG.*` compared with the scripts of Veidemann's frontier and with atomic scripts: C1 to C6.
+//! `CHG.*` compared with the scripts of Veidemann's frontier and with atomic scripts: C0 to C7.
 
 mod commands;
 mod cost;
@@ -11,6 +11,7 @@ mod known;
 mod log;
 mod longest;
 mod memory;
+mod packing;
 mod pauses;
 mod saturated;
 mod scale;
@@ -39,6 +40,9 @@ pub fn measure(plan: &Plan) -> Section {
         ("C4", &|| wakeup::measure(plan, &hosts)),
         ("C5", &|| saturated::measure(plan, &hosts)),
         ("C6", &|| scale::measure(plan, &hosts)),
+        ("C7", &|| {
+            packing::measure(plan, &hosts, plan.scaled(100_000), "C7")
+        }),
         ("K1", &|| known::measure(plan, &hosts)),
         ("G1", &|| grpc::measure(plan)),
         ("slices", &|| jobs::measure(plan, &hosts)),

@@ -7,6 +7,7 @@ use redis_tests::{Options, Server, ok};
 use super::commands;
 use super::hosts::Hosts;
 use super::known;
+use super::packing;
 use super::saturated::{WORKERS, our_pages};
 use super::{packed_options, queued, quiet};
 use crate::Plan;
@@ -24,10 +25,10 @@ const GROUPS: u64 = 10_000_000;
 /// Number of groups without `--scale`, and of the second size with it.
 const MANY: u64 = 1_000_000;
 /// Number of stored URIs per group.
-const URIS: u64 = 10;
+pub const URIS: u64 = 10;
 
 /// Timeout for saving or loading 10⁸ URIs, which takes several minutes.
-const TIMEOUT: Duration = Duration::from_secs(600);
+pub const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Results for one size.
 struct Stop {
@@ -60,6 +61,10 @@ pub fn scale(plan: &Plan) -> Section {
     let all = plan.scaled(plan.scale.unwrap_or(GROUPS));
     let found = plan.findings(&[
         ("C6", &|| frontiers(plan, &hosts, all)),
+        ("C7", &|| {
+            let groups = all / 10;
+            packing::measure(plan, &hosts, groups, &format!("C7 SCALE={all}"))
+        }),
         ("K1", &|| known::memory(&hosts, all * URIS)),
     ]);
     Section {
@@ -176,7 +181,8 @@ fn stops(plan: &Plan, hosts: &Hosts, storage: &str, options: Options, sizes: &[u
     sizes.iter().map(stop).collect()
 }
 
-fn fill(server: &Server, hosts: &Hosts, groups: std::ops::Range<u64>) {
+/// Adds groups with [`URIS`] stored URIs each.
+pub fn fill(server: &Server, hosts: &Hosts, groups: std::ops::Range<u64>) {
     let before = queued(server);
     let mut feeder = Feeder::new(server);
     for chg in groups.clone() {
