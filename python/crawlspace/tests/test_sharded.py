@@ -1,6 +1,8 @@
 """The index over many prefixes. Its placement is also tested in client/src/dedupe/sharded."""
 
+import threading
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import connect
@@ -104,20 +106,54 @@ class ShardedTest(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "this index has 3 shards, not 4"):
                 index.stats()
 
-    def test_interrupted_commit_reports_the_whole_commit(self) -> None:
+    def interrupt(self, index: crawlspace.ShardedIndex) -> None:
+        """Commits the crawl in all shards except the home shard."""
+
+        def refuse(_: Any) -> Any:
+            raise KeyboardInterrupt
+
+        index._home.commit = refuse  # type: ignore[method-assign]
+        with self.assertRaises(KeyboardInterrupt):
+            index.commit("a")
+        del index._home.commit  # type: ignore[method-assign]
+
+    def test_interrupted_commits_report_the_whole_commit(self) -> None:
+        with crawlspace.ShardedIndex(connect.URL, "coll", 3) as index:
+            for first in (0, 20, 40):
+                index.add("a", [(f"sha256:{n:064x}", DATE, "https://e.com/", 1) for n in range(first, first + 20)])
+                if first < 40:
+                    self.interrupt(index)
+            self.assertEqual(tuple(index.commit("a")), (60, 0))
+            self.assertEqual(list(connect.plain().hgetall(index._home.prefix + b"shards")), [b"shards"])
+
+    def test_commits_at_the_same_time_count_no_hash_twice(self) -> None:
         with crawlspace.ShardedIndex(connect.URL, "coll", 3) as index:
             index.add("a", [(f"sha256:{n:064x}", DATE, "https://e.com/", 1) for n in range(30)])
-            home = index._home
-
-            def refuse(_: Any) -> Any:
-                raise KeyboardInterrupt
-
-            home.commit = refuse  # type: ignore[method-assign]
-            with self.assertRaises(KeyboardInterrupt):
-                index.commit("a")
-            del home.commit  # type: ignore[method-assign]
+            self.interrupt(index)
+            marks, server = index._home.prefix + b"shards", connect.plain()
+            (counts,) = (value for field, value in server.hgetall(marks).items() if field != b"shards")
+            # Each shard replies with the same counts to all clients that commit a crawl at the same time.
+            server.hset(marks, mapping={f"commit {run:016x} a": counts for run in range(3)})
             self.assertEqual(tuple(index.commit("a")), (30, 0))
-            self.assertEqual(list(connect.plain().hgetall(home.prefix + b"shards")), [b"shards"])
+            self.assertEqual(list(server.hgetall(marks)), [b"shards"])
+
+    def test_four_clients_commit_a_crawl_at_the_same_time(self) -> None:
+        number = 4
+        with crawlspace.ShardedIndex(connect.URL, "coll", 5) as index:
+            index.add("a", [(f"sha256:{n:064x}", DATE, "https://e.com/", 1) for n in range(500)])
+            together = threading.Barrier(number)
+
+            def commit(_: int) -> int:
+                with crawlspace.ShardedIndex(connect.URL, "coll") as client:
+                    client.shards()
+                    together.wait()
+                    return client.commit("a").new
+
+            with ThreadPoolExecutor(number) as threads:
+                for new in threads.map(commit, range(number)):
+                    self.assertLessEqual(new, 500)
+            stats = index.stats()
+            self.assertEqual((stats.crawls, stats.hashes, stats.uncommitted), (1, 500, 0))
 
     def test_unfinished_removal_blocks_a_commit(self) -> None:
         with crawlspace.ShardedIndex(connect.URL, "coll", 3) as index:

@@ -74,7 +74,8 @@ impl<S: Steps> Sharded<S> {
     /// If a commit fails halfway, send it again: the result covers the whole commit, except for the
     /// counts of a shard whose reply was lost because the connection broke or the client ended.
     /// Unless it is the crawl's first commit, the crawl cannot be cancelled until the commit is
-    /// complete.
+    /// complete. If several clients commit the same crawl at the same time, no result counts a hash
+    /// twice, but hashes that another client has committed may be missing.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -176,6 +177,7 @@ impl<S: Steps> Sharded<S> {
         let counted = counted.filter_map(|(crawl, sum)| Some((*crawl, (*sum)?)));
         let counted: Vec<_> = counted
             .filter(|(_, sum)| *sum != Committed::default())
+            .map(|(crawl, sum)| (crawl, sum.plus(marks.committed(crawl))))
             .collect();
         let noted = self.note(&run, &counted).await;
         sent?;
@@ -199,9 +201,8 @@ impl<S: Steps> Sharded<S> {
             if at_home.as_ref().map_or_else(is_nowhere, |_| true) {
                 done.push(crawl);
             }
-            let earlier = marks.of(crawl).map(|mark| mark.committed);
-            let earlier = earlier.fold(counts[at].unwrap_or_default(), Committed::plus);
-            sums[at] = at_home.map(|at_home| earlier.plus(at_home));
+            let others = counts[at].unwrap_or_default().plus(marks.committed(crawl));
+            sums[at] = at_home.map(|at_home| others.plus(at_home));
         }
         self.end(&run, &done, &marks).await?;
         // If no shard has committed any records of a crawl, this run leaves nothing to finish.

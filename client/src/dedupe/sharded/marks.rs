@@ -60,7 +60,7 @@ pub struct Unfinished {
     /// Start of the operation, in seconds since the Unix epoch, by the clock of the client that
     /// began it.
     pub since: u64,
-    /// Counts of the commit that the other shards reported in that run.
+    /// Counts of the commit that the other shards reported in that run and in earlier interrupted runs.
     #[serde(skip)]
     pub(super) committed: Committed,
     #[serde(skip)]
@@ -114,6 +114,18 @@ impl Marks {
     /// Returns true if this operation is running on the crawl, or was interrupted.
     pub fn has(&self, crawl: &[u8], doing: Doing) -> bool {
         self.of(crawl).any(|mark| mark.doing == doing)
+    }
+
+    /// Returns the counts that other shards reported to earlier runs of a commit.
+    ///
+    /// Returns those of the mark with the largest counts, not their sum: each mark includes the counts
+    /// of earlier runs, and runs at the same time may have counted the same hashes, because a shard
+    /// sends its reply to all clients that commit the crawl.
+    pub fn committed(&self, crawl: &[u8]) -> Committed {
+        let counts = self.of(crawl).map(|mark| mark.committed);
+        counts
+            .max_by_key(|counts| counts.new + counts.known)
+            .unwrap_or_default()
     }
 
     /// Returns an error if one of the `others` is running on the crawl, or was interrupted.
@@ -176,8 +188,8 @@ impl<S: Steps> Sharded<S> {
         Ok(run)
     }
 
-    /// Adds the counts that the other shards have reported to the marks of the crawls. If this run is
-    /// interrupted, the next run reports them.
+    /// Adds the counts that the other shards have reported to the marks of the crawls, together with those
+    /// of earlier runs. If this run is interrupted, the next run reports them.
     pub(super) async fn note(&self, run: &Run, counts: &[(&[u8], Committed)]) -> Result<(), Error> {
         if counts.is_empty() {
             return Ok(());

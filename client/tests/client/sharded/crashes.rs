@@ -2,7 +2,7 @@
 
 use crawlspace_client::dedupe::{Adding, Committed, Doing, Sharded};
 use crawlspace_client::{Code, Error, Server};
-use redis_tests::{Cluster, Options, Server as Redis, assert_contains, but, until};
+use redis_tests::{Cluster, Options, Server as Redis, assert_contains, but, ok, until};
 
 use super::faults::{Mortal, When};
 use super::{added, hashes, records};
@@ -137,6 +137,55 @@ fn repeated_commit_reports_everything() {
             assert_sound(&many, &name);
         }
     }
+}
+
+#[test]
+fn repeated_commit_adds_the_counts_of_runs_one_after_another() {
+    let redis = Redis::start();
+    let server = Server::open(&redis.url()).unwrap();
+    let many = Sharded::on(&server, "runs", SHARDS).unwrap();
+    for first in [0, 20, 40] {
+        let some = records(first..first + 20);
+        many.add(b"a", &Adding::default(), &added(&some)).unwrap();
+        if first < 40 {
+            stop_before_home(&server, "runs", b"a");
+        }
+    }
+    let whole = Committed { new: 60, known: 0 };
+    assert_eq!(many.commit(b"a").unwrap(), whole);
+    assert_sound(&many, "after the commit");
+}
+
+#[test]
+fn commits_at_the_same_time_count_no_hash_twice() {
+    let redis = Redis::start();
+    let server = Server::open(&redis.url()).unwrap();
+    let many = Sharded::on(&server, "runs", SHARDS).unwrap();
+    let all = records(0..60);
+    many.add(b"a", &Adding::default(), &added(&all)).unwrap();
+    stop_before_home(&server, "runs", b"a");
+    // Each shard replies with the same counts to all clients that commit a crawl at the same time.
+    let (key, mut wire) = ("{runs-0}:shards", redis.wire());
+    let marks = ok!(wire, "HGETALL", key);
+    let mark = marks
+        .items()
+        .chunks(2)
+        .find(|mark| mark[0].text() != "shards");
+    let counts = mark.expect("a mark")[1].text();
+    for run in 0..3 {
+        ok!(wire, "HSET", key, format!("commit {run:016x} a"), &counts);
+    }
+    let whole = Committed { new: 60, known: 0 };
+    assert_eq!(many.commit(b"a").unwrap(), whole);
+    assert_sound(&many, "after the commit");
+}
+
+/// Commits a crawl with a client that dies before it commits the home shard.
+fn stop_before_home(server: &Server, name: &str, crawl: &[u8]) {
+    let mortal = Mortal::after(5, When::Before, server);
+    let dying = Sharded::on(&mortal, name, SHARDS).unwrap();
+    dying.commit(crawl).unwrap_err();
+    assert!(mortal.died());
 }
 
 #[test]

@@ -151,7 +151,8 @@ class ShardedIndex:
     def commit(self, crawl: Bytes) -> Committed:
         """Merges a finished crawl into the index: commits it in all shards, in the home shard last.
 
-        After an error, call it again: the result then covers the whole commit.
+        After an error, call it again: the result then covers the whole commit. If several clients commit the same crawl
+        at the same time, no result counts a hash twice, but hashes that another client has committed may be missing.
         """
         crawl = data(crawl)
         shards = self.shards()
@@ -166,14 +167,17 @@ class ShardedIndex:
                     f"{what} to finish it first",
                     "SHARDED",
                 )
+        # Each mark also includes the counts of earlier runs, and runs at the same time may have counted the same hashes.
+        counts = [tuple(map(int, value.split(b" ")[1:])) for value in earlier.values()]
+        before = Committed(*max((pair for pair in counts if len(pair) == 2), key=sum, default=(0, 0)))
         mark = b"commit %s %s" % (os.urandom(8).hex().encode(), crawl)
         since = int(time.time())
         self._home._run(Command(["HSET", self._marks, mark, since], same))
         replies = self._home.send([dedupe.commit(shard.prefix, crawl) for shard in shards[1:]])
         done = [reply for reply in replies if not isinstance(reply, Error)]
         failed = [reply for reply in replies if isinstance(reply, Error) and not isinstance(reply, NoCrawl)]
-        new, known = sum(reply.new for reply in done), sum(reply.known for reply in done)
-        if new or known:
+        new, known = (before[at] + sum(reply[at] for reply in done) for at in range(2))
+        if (new, known) != before:
             self._home._run(Command(["HSET", self._marks, mark, b"%d %d %d" % (since, new, known)], same))
         if failed:
             if not done:
@@ -190,10 +194,6 @@ class ShardedIndex:
             self._home._run(Command(["SADD", self._home.prefix + b"uncommittedcrawls", crawl], same))
             home = self._home.commit(crawl)
         self._home._run(Command(["HDEL", self._marks, mark, *earlier], same))
-        for value in earlier.values():
-            counts = [int(number) for number in value.split(b" ")[1:]]
-            if len(counts) == 2:
-                new, known = new + counts[0], known + counts[1]
         return Committed(new + home.new, known + home.known)
 
     def stats(self) -> IndexStats:
