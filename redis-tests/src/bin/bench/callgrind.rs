@@ -8,10 +8,17 @@ use redis_tests::{Options, Server};
 use tempfile::TempDir;
 
 use crate::Plan;
-use crate::load::Client;
+use crate::load::{Batches, Client, Pieces};
+use crate::series::Series;
 
 /// Time limit for the start of a server under callgrind and for each reply.
 const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(300);
+
+/// Number of requests of a run of [`Callgrind::lowest`], and number of runs. A run takes a small part of
+/// the second after which the server's timer is due. In a run of this size, the timer takes a thousand
+/// instructions per request.
+pub const RUN: usize = 512;
+pub const RUNS: usize = 3;
 
 /// Returns the number of requests of a measurement.
 pub fn requests(plan: &Plan) -> u64 {
@@ -36,13 +43,34 @@ impl Callgrind {
         let folder = tempfile::tempdir().expect("a temporary directory");
         let out = folder.path().join("dump");
         let out = format!("--callgrind-out-file={}", out.display());
-        let valgrind = ["valgrind", "--tool=callgrind", "--quiet", &out];
+        // The program of the server may be a script.
+        let valgrind = [
+            "valgrind",
+            "--tool=callgrind",
+            "--trace-children=yes",
+            "--quiet",
+            &out,
+        ];
         let server = options.under(&valgrind).timeout(TIMEOUT).start();
         Callgrind {
             server,
             requests: requests(plan),
             folder,
         }
+    }
+
+    /// Returns the number of instructions of each request of these batches. Sends one batch after
+    /// the other, and passes each reply to `see`.
+    ///
+    /// Returns the lowest figure of [`RUNS`] runs, so that it does not include the server's timer.
+    pub fn lowest(&self, batches: &Batches, mut see: impl FnMut(Pieces)) -> f64 {
+        let mut client = Client::unix(&self.server);
+        let (count, depth) = (batches.len() as u64, batches.depth);
+        let mut send = |n: u64| client.pipeline(batches.batch(n as usize), depth, &mut see);
+        // The first requests also do work that the server has postponed.
+        (0..count).for_each(&mut send);
+        let runs = (0..RUNS).map(|_| self.each(count, &mut send));
+        runs.collect::<Series>().low() / depth as f64
     }
 
     /// Returns the number of instructions of a `PING`.

@@ -104,7 +104,7 @@ impl Part {
 const PARTS: [Part; 10] = [
     Part::new(
         "dedupe",
-        "D0 D1 D2 D3 D4 D6 D7 D9 D11",
+        "D0 D1 D2 D3 D4 D6 D7 D9 D11 others",
         "dedupe",
         dedupe::measure,
     ),

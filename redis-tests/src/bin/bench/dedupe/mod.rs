@@ -44,6 +44,7 @@ pub fn measure(plan: &Plan) -> Section {
         found: plan.findings(&[
             ("D0", &|| lookup::instructions::measure(plan, &corpus)),
             (ON_FILLED, &|| on_filled(plan, &corpus, hashes)),
+            ("others", &|| plain::others(plan)),
         ]),
     }
 }

@@ -1,13 +1,14 @@
 //! D11: the plain commands of Browsertrix on a packed index, and their cost for other clients.
 
-use redis_tests::{Server, ok, until};
+use redis_tests::{Options, Server, ok, until};
 
 use super::corpus::Corpus;
 use super::scene::{Scene, start_plain_storage};
 use crate::Plan;
-use crate::load::{Batches, encode, line, saturate};
+use crate::callgrind::{Callgrind, RUN};
+use crate::load::{Batches, Feeder, encode, line, saturate};
 use crate::report::{Findings, Goal, note, say, table};
-use crate::series::{Series, rate};
+use crate::series::{Series, grouped, rate};
 use crate::targets;
 
 /// Number of requests in progress on each connection.
@@ -58,7 +59,6 @@ pub fn measure(plan: &Plan, scene: &Scene, corpus: &Corpus, hashes: u64) -> Find
         "D11", "`HGET` of the owner and of the record, pipeline depth 32, packed", "the same on plain keys",
             packed.shown(rate), plain.shown(rate), packed.over(&plain), targets::PLAIN_COMMANDS;
     }
-    others(plan, &mut found);
     note!(found, "plain.md");
     found
 }
@@ -77,26 +77,39 @@ fn serve(server: &Server, on: bool) {
     });
 }
 
+/// Creates a packed index with one hash.
+fn pack(server: &Server) {
+    let mut wire = server.wire();
+    let hash = format!("sha256:{:064x}", 1);
+    let date = "20260319102015";
+    wire.expect_ok(&[
+        "DEDUPE.ADD",
+        "",
+        "crawl",
+        &hash,
+        "0",
+        date,
+        "http://e/",
+        "1",
+    ]);
+    wire.expect_ok(&["DEDUPE.COMMIT", "", "crawl"]);
+    wire.expect_ok(&["DEDUPE.PACK", ""]);
+}
+
+/// Measures what the setting costs other clients.
+pub fn others(plan: &Plan) -> Findings {
+    let mut found = Findings::default();
+    rates(plan, &mut found);
+    instructions(plan, &mut found);
+    note!(found, "plain_others.md"; run = RUN);
+    found
+}
+
 /// Compares two servers that have a packed index, with and without the setting.
-fn others(plan: &Plan, found: &mut Findings) {
+fn rates(plan: &Plan, found: &mut Findings) {
+    say("D11: rates of other clients");
     let servers = [start_plain_storage(), start_plain_storage()];
-    for server in &servers {
-        let mut wire = server.wire();
-        let hash = format!("sha256:{:064x}", 1);
-        let date = "20260319102015";
-        wire.expect_ok(&[
-            "DEDUPE.ADD",
-            "",
-            "crawl",
-            &hash,
-            "0",
-            date,
-            "http://e/",
-            "1",
-        ]);
-        wire.expect_ok(&["DEDUPE.COMMIT", "", "crawl"]);
-        wire.expect_ok(&["DEDUPE.PACK", ""]);
-    }
+    servers.iter().for_each(pack);
     let [served, quiet] = &servers;
     serve(served, true);
     for (name, before, after) in OTHERS {
@@ -123,6 +136,37 @@ fn others(plan: &Plan, found: &mut Findings) {
         table! { found;
             "", format!("{name} of another client, pipeline depth 32, with `dedupe-plain-commands`"), "the same without it",
                 with.shown(rate), without.shown(rate), with.over(&without), Goal::Known;
+        }
+    }
+}
+
+/// Counts the instructions of commands of other clients, with and without the setting.
+fn instructions(plan: &Plan, found: &mut Findings) {
+    say("D11: instructions of other clients");
+    let callgrind = Callgrind::start(plan, Options::new());
+    pack(&callgrind.server);
+    let mut feeder = Feeder::new(&callgrind.server);
+    for (_, before, after) in OTHERS {
+        (0..RUN).for_each(|key| feeder.line(&format!("{before}{key:06}{after}")));
+    }
+    feeder.finish();
+    let count = |on: bool| {
+        serve(&callgrind.server, on);
+        OTHERS.map(|(_, before, after)| {
+            let mut key = 0;
+            let batches = Batches::new(RUN / DEPTH, DEPTH, |out| {
+                line(out, &format!("{before}{key:06}{after}"));
+                key += 1;
+            });
+            callgrind.lowest(&batches, drop)
+        })
+    };
+    let (without, with) = (count(false), count(true));
+    for (((name, ..), with), without) in OTHERS.iter().zip(with).zip(without) {
+        let shown = |instructions: f64| grouped(instructions.round() as u64);
+        table! { found;
+            "", format!("instructions of {name} of another client, with `dedupe-plain-commands`"), "the same without it",
+                shown(with), shown(without), 100.0 * (with / without - 1.0), Goal::Told("%");
         }
     }
 }

@@ -6,22 +6,16 @@ use redis_tests::{Options, Server};
 use super::draws;
 use super::pipelined::{DEPTH, HGET, LOOKUP, LOOKUP_TEXT};
 use crate::Plan;
-use crate::callgrind::Callgrind;
+use crate::callgrind::{Callgrind, RUN, RUNS};
 use crate::dedupe::corpus::{Corpus, Crawl};
 use crate::dedupe::{documented, scene};
-use crate::load::{Batches, Client, encode};
+use crate::load::{Batches, encode};
 use crate::report::{Findings, note, say, table};
-use crate::series::{Series, grouped};
+use crate::series::grouped;
 use crate::targets;
 
 /// Number of hashes in the index. The server's hash table does not grow after the last one.
 const HASHES: u64 = 30_000;
-
-/// Number of hashes of a run, and number of runs. The lowest figure of the runs is that of a run during
-/// which the server's timer was not due; it runs once per second and adds a thousand instructions to
-/// each request of a run.
-const DRAWN: usize = 512;
-const RUNS: usize = 3;
 
 /// The measured replies, with the number of strings in them: five fields, two of which are integers,
 /// one string, an owner, and null replies.
@@ -58,7 +52,7 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
     }
     let alone = |callgrind, ask| shown(each(callgrind, corpus, 1, ask));
     note!(found, "instructions.md";
-        runs = RUNS, drawn = DRAWN, hashes = grouped(HASHES), depth = DEPTH,
+        runs = RUNS, drawn = RUN, hashes = grouped(HASHES), depth = DEPTH,
         fields = alone(&packed, FIELDS), hget = alone(&plain, OWNER), ping = shown(plain.ping()));
     found
 }
@@ -71,20 +65,12 @@ fn each(
     depth: usize,
     (head, strings): (&[&[u8]], usize),
 ) -> f64 {
-    let mut client = Client::unix(&callgrind.server);
     let mut draws = draws(corpus, HASHES);
     draws.offset = if strings == 0 { HASHES } else { 0 };
-    let count = (DRAWN / depth) as u64;
-    let batches = Batches::new(DRAWN / depth, depth, |out| {
+    let batches = Batches::new(RUN / depth, depth, |out| {
         encode(out, &[head, &[&draws.hash()]].concat());
     });
-    let mut send = |n: u64| {
-        client.pipeline(batches.batch(n as usize), depth, |reply| {
-            assert_eq!(reply.texts.len(), strings, "a reply to {:?}", head[0]);
-        });
-    };
-    // The first requests also finish work that the server has postponed while it was filled.
-    (0..count).for_each(&mut send);
-    let of_batch = (0..RUNS).map(|_| callgrind.each(count, &mut send));
-    of_batch.collect::<Series>().low() / depth as f64
+    callgrind.lowest(&batches, |reply| {
+        assert_eq!(reply.texts.len(), strings, "a reply to {:?}", head[0]);
+    })
 }
