@@ -112,13 +112,36 @@ impl Page {
         replace(&mut self.notes, part.notes, |note| {
             note.lines().next().unwrap_or_default().to_owned()
         });
-        let machine = self.machine.trim_end().trim_end_matches('.');
-        let new = part.machine.trim_end();
-        // If only the date differs, update only the date.
-        let day = (new.rsplit_once(", ")).filter(|(same, _)| machine.starts_with(same));
-        let new = day.map_or(new, |(_, day)| day);
-        self.machine = wrapped(&format!("{machine}; {piece}: {new}"));
+        self.machine = with_run(&self.machine, piece, &part.machine);
     }
+}
+
+/// Returns the machines of a page after a run of a piece, which replaces an earlier run of the same
+/// piece. Names the run only if it differs from that of the whole page.
+fn with_run(machines: &str, piece: &str, machine: &str) -> String {
+    let [machines, machine] = [machines, machine].map(|text| {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        words.join(" ").trim_end_matches('.').to_owned()
+    });
+    // Each run except the first begins with the name of its piece. A run may contain semicolons.
+    let mut runs: Vec<(&str, String)> = Vec::new();
+    for part in machines.split("; ") {
+        let name = part.split_once(": ").map_or("", |(name, _)| name);
+        match runs.last_mut() {
+            Some((_, run)) if name.is_empty() || name.contains(' ') => *run += &format!("; {part}"),
+            _ => runs.push((name, part.to_owned())),
+        }
+    }
+    runs.retain(|(name, _)| !name.eq_ignore_ascii_case(piece));
+    let whole = runs[0].1.clone();
+    if machine != whole {
+        // If only the date differs, the date is enough.
+        let day = (machine.rsplit_once(", ")).filter(|(same, _)| whole.starts_with(same));
+        let day = day.map_or(&machine[..], |(_, day)| day);
+        runs.push((piece, format!("{piece}: {day}")));
+    }
+    let runs: Vec<String> = runs.into_iter().map(|(_, run)| run).collect();
+    wrapped(&format!("{}.", runs.join("; ")))
 }
 
 /// Replaces old items with new items of the same names. Inserts new names after the last replaced
@@ -264,7 +287,39 @@ mod tests {
                 "### T3\nOld.\n"
             ]
         );
-        assert_eq!(all.machine, "a machine, a day; T2: a day.\n");
+        assert_eq!(all.machine, "a machine, a day.\n");
+    }
+
+    #[test]
+    fn only_the_last_run_of_a_piece_is_named_and_only_if_it_differs() {
+        let whole = "AMD EPYC (2 cores), Redis 7.0.15, module 0.2.0 in release build, 2026-11-29";
+        let [same, busy] = [
+            whole.replace("29", "30"),
+            whole.replace("29", "30; **other programs used 9 % of the machine**"),
+        ];
+        let other = "AMD EPYC (2 cores), Valkey 9.1.2, module 0.2.0 in release build, 2026-11-30";
+        let mut machines = wrapped(&format!("{whole}."));
+        for (piece, run, expected) in [
+            ("C0", &same[..], "; C0: 2026-11-30"),
+            (
+                "K1",
+                &busy,
+                "; C0: 2026-11-30; K1: 2026-11-30; **other programs used 9 % of the machine**",
+            ),
+            (
+                "C0",
+                other,
+                &format!(
+                    "; K1: 2026-11-30; **other programs used 9 % of the machine**; C0: {other}"
+                ),
+            ),
+            ("k1", &same, &format!("; C0: {other}; k1: 2026-11-30")),
+            ("C0", whole, "; k1: 2026-11-30"),
+            ("K1", whole, ""),
+        ] {
+            machines = with_run(&machines, piece, &wrapped(&format!("{run}.")));
+            assert_eq!(machines, wrapped(&format!("{whole}{expected}.")), "{piece}");
+        }
     }
 
     #[test]
