@@ -251,7 +251,7 @@ impl<K: Store> Frontier<K> {
 }
 
 impl<K: Store> Groups<K> {
-    /// Stores the status of a fetch whose URIs remain leased.
+    /// Stores the status of a fetch whose URIs are not done yet.
     pub(super) fn store_status(
         &self,
         ks: &mut K,
@@ -259,6 +259,9 @@ impl<K: Store> Groups<K> {
         token: Token,
         status: u16,
     ) -> Result<()> {
+        if ks.packed(|packed| packed.spaces().is_empty())? != Some(false) {
+            return Ok(());
+        }
         let leased = self.kept(ks, loaded, |uris| {
             let under = uris.leased_under(token).filter(|leased| !leased.dropped);
             let names = under.map(|leased| (leased.execution.to_vec(), uris.uri_of(&leased)));

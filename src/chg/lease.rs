@@ -90,6 +90,11 @@ impl<K: Store> Frontier<K> {
             change = self.outcomes().change_for(ks, &loaded, token, fate)?;
         }
 
+        if let Some(status) = when.status()
+            && !matches!(fate, Fate::Done { .. })
+        {
+            self.groups.store_status(ks, &loaded, token, status)?;
+        }
         let (done, stock) = self
             .outcomes()
             .settle(ks, &loaded, &change, when.status())?;
@@ -124,9 +129,6 @@ impl<K: Store> Frontier<K> {
             self.drops
                 .extend(ks, &self.groups, &loaded, token, deadline, now)?;
             self.groups.clear_ended(ks, &loaded)?;
-            if let Some(status) = when.status() {
-                self.groups.store_status(ks, &loaded, token, status)?;
-            }
         }
         let due = loaded.group.last.map_or(now, |last| last.due);
         self.placing().place(ks, &mut loaded, &step, now)?;

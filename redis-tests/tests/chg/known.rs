@@ -26,6 +26,30 @@ fn discover(f: &mut Frontier, execution: &str, urls: &[(&str, &str)]) -> Vec<i64
     f.ok(line).ints()
 }
 
+/// Returns the status of the last fetch of a URL.
+fn status(f: &mut Frontier, url: &str) -> i64 {
+    let known = f.ok(format!("KNOWN crawl {url}"));
+    known.items()[0].items()[2].int()
+}
+
+#[test]
+fn status_of_a_fetch_is_known_however_the_release_ends() {
+    let (_server, mut f) = packed();
+    discover(&mut f, "crawl", &[("a", "u")]);
+    let ends = ["RETRY 0", "", "LATER 1000"];
+    for (code, end) in (400..).zip(ends) {
+        let lease = take(&mut f);
+        f.release(&lease, format!("ELAPSED 0 STATUS {code} {end}").trim_end());
+        assert_eq!(status(&mut f, "u"), code, "{end}");
+        f.pass(1000);
+    }
+    // A release without a status keeps the last one.
+    let lease = take(&mut f);
+    f.release(&lease, "DELAY 0 DONE crawl");
+    assert_eq!(status(&mut f, "u"), 402);
+    f.assert_consistent();
+}
+
 /// Returns the numbers of queued, leased, done and given-up URLs.
 fn counts(f: &mut Frontier, execution: &str) -> [i64; 4] {
     let reply = f.ok(format!("COUNT {execution}"));
