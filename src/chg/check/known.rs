@@ -8,13 +8,69 @@ use crawlspace_host::text::Shown;
 use super::super::error::Result;
 use super::super::frontier::Frontier;
 use super::super::job::{Lent, Scan};
-use super::super::known::Print;
+use super::super::known::{Known, Print, State};
+use super::super::packed::Unknown;
 use super::super::store::Store;
-use super::super::uris::Position;
+use super::super::time::Millis;
+use super::super::uris::{Op, Position};
 use super::{Check, PAGE};
 
 /// Maximum number of attempts to read a group that changes during the read.
 const MAX_TRIES: u32 = 8;
+
+impl<K: Store> Frontier<K> {
+    /// Corrects the records of the URLs on a page of a group. If a URL is queued twice, keeps only the entry to which
+    /// its record belongs. Returns the number of corrections, and the position of the next page.
+    fn record_urls(
+        &mut self,
+        ks: &mut K,
+        id: &[u8],
+        from: Position,
+        now: Millis,
+    ) -> Result<(u64, Option<Position>)> {
+        let page = ks.packed(|packed| packed.unknown_urls(id, from, PAGE))?;
+        let (unknown, next) = page.unwrap_or_default();
+        let recorded = unknown.len() as u64;
+        for url in unknown {
+            let other = ks.packed(|packed| packed.other_entry(&url, id))?;
+            match other.flatten() {
+                Some(record) => self.remove_second(ks, id, &url, &record, now)?,
+                None => drop(ks.packed(|packed| packed.record_url(url))?),
+            }
+        }
+        Ok((recorded, next))
+    }
+
+    /// Removes a queued or leased URL from a group, and keeps its record.
+    fn remove_second(
+        &mut self,
+        ks: &mut K,
+        id: &[u8],
+        second: &Unknown,
+        (print, known): &(Print, Known),
+        now: Millis,
+    ) -> Result<()> {
+        let (execution, uri) = (&second.execution[..], &second.url[..]);
+        let loaded = self.groups.load(ks, id)?;
+        if second.state == State::Leased {
+            let back = Op::Reschedule {
+                execution,
+                uri,
+                due: now,
+            };
+            let key = self.groups.uris_of(ks, &loaded);
+            ks.change_uris(key, &back)?;
+        }
+        let remove = Op::Remove { execution, uri };
+        self.end_loaded(ks, loaded, (execution, &remove), now)?;
+        ks.packed(|packed| {
+            let space = packed.spaces().member(execution)?.space.clone();
+            packed.put_url(&space, print, *known);
+            Some(())
+        })?;
+        Ok(())
+    }
+}
 
 /// Fingerprints of URLs by the hash of their group.
 type ByGroup = BTreeMap<u32, BTreeSet<Print>>;
@@ -105,15 +161,8 @@ impl Check {
     async fn record_urls<K: Store>(&mut self, lent: &Lent<K>, id: &[u8]) -> Result<()> {
         let mut from = Some(Position::default());
         while let Some(position) = from {
-            let recorded = lent.with(|_, ks| {
-                ks.packed(|packed| {
-                    let (unknown, next) = packed.unknown_urls(id, position, PAGE);
-                    let recorded = unknown.len() as u64;
-                    unknown.into_iter().for_each(|url| packed.record_url(url));
-                    (recorded, next)
-                })
-            })?;
-            let (recorded, next) = recorded.unwrap_or_default();
+            let (recorded, next) =
+                lent.with(|frontier, ks| frontier.record_urls(ks, id, position, self.now))?;
             self.mended += recorded;
             from = next;
             lent.pause().await;

@@ -514,9 +514,10 @@ impl Packed {
                     note(execution, &url, true, &|_, _| None);
                 }
             }
-            Op::Remove { execution, uri } => note(execution, uri, false, &|known, _| {
-                // Meanwhile, the URL may be in another group.
-                known.filter(|known| known.group != here)
+            Op::Remove { execution, uri } => note(execution, uri, false, &|known, member| {
+                // The record may be that of another entry: the URL is in another group, or queued for another
+                // execution in the same space.
+                known.filter(|known| (known.group, known.member) != (here, member))
             }),
             Op::End {
                 execution,

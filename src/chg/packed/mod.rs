@@ -41,7 +41,7 @@ pub use keys::{Packed, Stored, Value};
 pub use moved::{Entering, Moving};
 pub use name::Name;
 pub use saved::ENVELOPE;
-pub use unknown::WrongText;
+pub use unknown::{Unknown, WrongText};
 
 /// Returns the description of a plain key that has the name of a key or marker of a packed
 /// frontier.

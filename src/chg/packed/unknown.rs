@@ -157,6 +157,16 @@ impl Packed {
         (unknown.collect(), next)
     }
 
+    /// Returns the fingerprint and the record of a URL if the record is that of another queue entry: the URL is also
+    /// queued or leased in another group, or for another execution in the same space.
+    pub fn other_entry(&self, unknown: &Unknown, id: &[u8]) -> Option<(Print, Known)> {
+        let (execution, url) = (&unknown.execution[..], &unknown.url[..]);
+        let found = self.find_url(execution, url, None)?;
+        let known = found.known.filter(|known| known.state.has_text())?;
+        let (owner, group) = self.group_of_url(execution, &known, url)?;
+        (owner != execution || group != id).then_some((found.print, known))
+    }
+
     /// Corrects the record of a URL. Forgets records of the URL under its other fingerprints. Such a record was
     /// stored while another URL used an earlier fingerprint.
     pub fn record_url(&mut self, unknown: Unknown) {

@@ -667,6 +667,69 @@ fn a_record_behind_a_wrong_one_is_mended_in_one_pass() {
     memory.world.ks.end();
 }
 
+/// A URL is in two queues of a damaged frontier: in two groups, or for two executions that share a space.
+#[test]
+fn a_url_in_two_queues_is_left_in_one() {
+    for (executions, groups, is_leased) in [
+        ([0, 0], [0, 1], false),
+        ([0, 0], [1, 0], false),
+        ([0, 0], [0, 1], true),
+        ([1, 1], [1, 0], true),
+        ([1, 2], [0, 1], false),
+        ([2, 1], [0, 1], true),
+        ([1, 2], [0, 0], false),
+        ([2, 1], [0, 0], false),
+    ] {
+        let mut memory = Memory::new();
+        for (nth, (execution, group)) in executions.into_iter().zip(groups).enumerate() {
+            let text = url(2);
+            let item = Item {
+                payload: Some(&text),
+                ..Item::of(Kept {
+                    chg: GROUPS[group],
+                    at: 0,
+                    depth: 0,
+                    uri: &text,
+                })
+            };
+            let World {
+                ks, frontier, now, ..
+            } = &mut memory.world;
+            let discovered =
+                frontier.discover(ks, EXECUTIONS[execution], (None, None), &[item], *now);
+            assert!(matches!(discovered.unwrap()[0], Entered::New(_)));
+            if nth > 0 {
+                break;
+            }
+            if is_leased {
+                memory.play(&Act::NextFor { execution });
+            }
+            memory.damage(&Damage {
+                execution,
+                uri: 2,
+                state: None,
+                group,
+            });
+        }
+        let names = ["problems-total", "total", "sum-groups", "sum-executions"];
+        assert!(memory.report(false, names)[0] > 0);
+        assert!(memory.report(true, names)[0] > 0);
+        assert_eq!(
+            memory.report(false, names),
+            [0, 1, 1, 1],
+            "{executions:?} {groups:?}"
+        );
+        assert_eq!(memory.check(true), (0, 0));
+        assert_eq!(memory.known(executions[1], 2).as_deref(), Some("queued"));
+        assert_eq!(memory.payload(executions[1], 2), Some(url(2)));
+        memory.play(&Act::NextFor {
+            execution: executions[1],
+        });
+        assert_eq!(memory.known(executions[1], 2).as_deref(), Some("leased"));
+        memory.world.ks.end();
+    }
+}
+
 #[test]
 fn wrong_texts_are_found_and_mended() {
     let mut memory = Memory::new();
