@@ -12,6 +12,7 @@
 //!   the server's clock.
 //! * [`DedupeIndex`] is a connection for `DEDUPE.*`: one command per line.
 //! * [`frontier_model`] computes the expected replies of a frontier.
+//! * [`url_model`] accepts the replies that a frontier with known URLs may give.
 //! * [`TagSpace`] is a connection for `TAGS.*`: one command per line.
 //! * [`archive`] generates synthetic crawls with their WACZ files and their index.
 //! * [`FileHost`] is a web server for files with configurable defects; [`ObjectStore`] is an S3
@@ -131,6 +132,7 @@ pub mod simulation;
 mod storage;
 mod tag_space;
 mod terminal;
+pub mod url_model;
 mod wait;
 mod wire;
 pub mod words;

@@ -3,6 +3,7 @@
 //! and `redis_tests::frontier_model`.)
 
 mod author;
+mod known;
 
 use std::collections::BTreeMap;
 
