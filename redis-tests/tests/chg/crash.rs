@@ -1,5 +1,7 @@
 //! A client or the server may crash at any time: no group and no URI is lost.
 
+mod known;
+
 use std::collections::BTreeSet;
 use std::process::{Child, Command, Stdio};
 
