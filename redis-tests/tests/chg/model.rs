@@ -4,6 +4,7 @@
 
 mod author;
 mod known;
+mod races;
 
 use std::collections::BTreeMap;
 
