@@ -35,7 +35,7 @@ impl<K: Store> Frontier<K> {
             let other = ks.packed(|packed| packed.other_entry(&url, id))?;
             match other.flatten() {
                 Some(record) => self.remove_second(ks, id, &url, &record, now)?,
-                None => drop(ks.packed(|packed| packed.record_url(url))?),
+                None => drop(ks.packed(|packed| packed.record_url(&url))?),
             }
         }
         Ok((recorded, next))
@@ -64,9 +64,8 @@ impl<K: Store> Frontier<K> {
         let remove = Op::Remove { execution, uri };
         self.end_loaded(ks, loaded, (execution, &remove), now)?;
         ks.packed(|packed| {
-            let space = packed.spaces().member(execution)?.space.clone();
-            packed.put_url(&space, print, *known);
-            Some(())
+            packed.forget_others(second, print);
+            packed.put_record(second, print, *known);
         })?;
         Ok(())
     }

@@ -167,16 +167,30 @@ impl Packed {
         (owner != execution || group != id).then_some((found.print, known))
     }
 
-    /// Corrects the record of a URL. Forgets records of the URL under its other fingerprints. Such a record was
-    /// stored while another URL used an earlier fingerprint.
-    pub fn record_url(&mut self, unknown: Unknown) {
+    /// Corrects the record of a URL.
+    pub fn record_url(&mut self, unknown: &Unknown) {
+        self.forget_others(unknown, &unknown.print);
+        self.put_record(unknown, &unknown.print, unknown.record);
+    }
+
+    /// Stores a record in the space of a URL.
+    pub fn put_record(&mut self, unknown: &Unknown, print: &Print, known: Known) {
+        if let Some(member) = self.known.member(&unknown.execution) {
+            let space = member.space.clone();
+            self.put_url(&space, print, known);
+        }
+    }
+
+    /// Forgets records of a URL under its other fingerprints. Such a record was stored while another URL used the given
+    /// fingerprint.
+    pub fn forget_others(&mut self, unknown: &Unknown, kept: &Print) {
         let Some((member, space)) = self.known.of(&unknown.execution) else {
             return;
         };
         let (name, record) = (member.space.clone(), unknown.record);
         let is_other = |print: &Print| {
             let known = space.get(print).filter(|known| known.state.has_text());
-            *print != unknown.print
+            print != kept
                 && known.is_some_and(|known| {
                     (known.group, known.member) == (record.group, record.member)
                 })
@@ -185,7 +199,6 @@ impl Packed {
         for print in others {
             self.forget_url(&name, &print);
         }
-        self.put_url(&name, &unknown.print, record);
     }
 
     /// Returns the executions that share a space with one of the given executions.
@@ -223,8 +236,8 @@ impl Packed {
         slots.map(|slot| self.groups.id(slot).to_vec()).collect()
     }
 
-    /// Removes from a set the fingerprints of the URLs on a page of a group. Returns the position of the next page. The
-    /// first page includes the leased URLs.
+    /// Removes from a set the fingerprints under which the URLs on a page of a group are recorded. Returns the position
+    /// of the next page. The first page includes the leased URLs.
     pub fn remove_prints(
         &self,
         id: &[u8],
@@ -233,11 +246,11 @@ impl Packed {
         count: usize,
         prints: &mut BTreeSet<Print>,
     ) -> Option<Position> {
-        let (_, space) = self.known.of(execution)?;
+        let here = Some(self.group_hash(id));
         let (urls, next) = self.urls_in(id, from, count);
         let own = urls.iter().filter(|(whose, ..)| *whose == execution);
-        for print in own.flat_map(|(_, url, ..)| space.prints(url)) {
-            prints.remove(&print);
+        for found in own.filter_map(|(_, url, ..)| self.find_url(execution, url, here)) {
+            prints.remove(&found.print);
         }
         next
     }
