@@ -384,11 +384,12 @@ impl UrlModel {
         let queued = queued.map(|url| url.due).min();
         let closed = group.pause.max(group.blocked);
         must!(due >= group.pause, "the pause ends at {}", group.pause);
-        if group.parallel == 1 && !has_expired && self.count_of(&chg) > 0 {
-            if let Some(queued) = queued {
-                let expected = queued.max(closed);
-                must!(due == expected, "expected {expected}, got {due}");
-            }
+        if let Some(queued) = queued
+            && group.parallel == 1
+            && !has_expired
+        {
+            let expected = queued.max(closed);
+            must!(due == expected, "expected {expected}, got {due}");
         }
         let words = words.to_vec();
         let next_token = lease.filter(|lease| !lease.is_nil());

@@ -259,7 +259,7 @@ impl UrlModel {
                 items,
             } => {
                 let mut words = words!["DISCOVER", execution, form];
-                words.extend(fresh.into_iter().flat_map(|ms| words!["FRESH", ms]));
+                words.extend(fresh.iter().flat_map(|ms| words!["FRESH", ms]));
                 words.extend(words!["ITEMS", items.len()]);
                 for item in items {
                     let uri = item.page.as_ref().unwrap_or(&item.name);
@@ -290,7 +290,7 @@ impl UrlModel {
                 items,
             } => {
                 let mut words = words!["SETTLE", execution];
-                words.extend(status.into_iter().flat_map(|code| words!["STATUS", code]));
+                words.extend(status.iter().flat_map(|code| words!["STATUS", code]));
                 words.extend(with_payload.then(|| "PAYLOAD".to_owned()));
                 words.extend(words!["ITEMS", items.len()]);
                 for item in items {
@@ -319,7 +319,7 @@ impl UrlModel {
             }
             Step::Next { ask, count, chg } => {
                 let mut words = [words!["NEXT"], ask.words()].concat();
-                words.extend(count.into_iter().flat_map(|n| words!["COUNT", n]));
+                words.extend(count.iter().flat_map(|n| words!["COUNT", n]));
                 words.extend(chg.iter().flat_map(|chg| words!["GROUP", chg]));
                 words
             }

@@ -167,7 +167,7 @@ fn found(rng: &mut Rng, form: &str) -> Found {
     let payload = payload(rng);
     let page = rng.below(2);
     Found {
-        chg: *rng.pick(&GROUPS),
+        chg: rng.pick::<&str>(&GROUPS),
         at: some_time(rng),
         depth: rng.below(3) as i64,
         page: form.starts_with("KEY").then(|| format!("{name}?{page}")),
@@ -209,13 +209,13 @@ fn release(rng: &mut Rng) -> Step {
 
 fn limit(rng: &mut Rng) -> Step {
     let limits = match rng.below(8) {
-        0..=3 => Limits::Done(rng.below(4) as i64, *rng.pick(&EXECUTIONS)),
+        0..=3 => Limits::Done(rng.below(4) as i64, rng.pick::<&str>(&EXECUTIONS)),
         4 => Limits::Parallel(1 + rng.below(3) as i64),
         5 => Limits::Delay(rng.below(300) as i64 - 1),
         _ => Limits::Budget((rng.below(12) as i64 - 5).max(-1)),
     };
     Step::Limit {
-        chg: *rng.pick(&GROUPS),
+        chg: rng.pick::<&str>(&GROUPS),
         limits,
     }
 }
@@ -296,7 +296,7 @@ fn step(rng: &mut Rng) -> Step {
         }
         820..=829 => Step::Move {
             from: chg,
-            to: *rng.pick(&GROUPS),
+            to: rng.pick::<&str>(&GROUPS),
         },
         830..=834 => Step::Drop { execution },
         835..=837 => Step::Empty { chg },

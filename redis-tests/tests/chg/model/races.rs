@@ -34,7 +34,7 @@ struct Held {
 
 impl Client<'_> {
     fn execution(&mut self) -> &'static str {
-        *self.rng.pick(&EXECUTIONS)
+        self.rng.pick::<&str>(&EXECUTIONS)
     }
 
     fn chg(&mut self) -> String {
