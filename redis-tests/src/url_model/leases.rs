@@ -162,6 +162,18 @@ impl UrlModel {
         found.map(|(place, _)| place)
     }
 
+    /// Returns the number of URLs of a group that any command may give up, because their last lease has expired.
+    pub(super) fn given_up_in(&self, chg: &str) -> i64 {
+        let over = self.urls.values().filter(|url| {
+            let State::Leased(token) = url.state else {
+                return false;
+            };
+            let held = self.held(token).expect("it was granted");
+            url.chg == chg && held.until <= self.now && url.attempts + 1 >= self.attempts
+        });
+        over.count() as i64
+    }
+
     pub(super) fn next(
         &mut self,
         ask: &Ask,
@@ -204,7 +216,10 @@ impl UrlModel {
         let is_new = self.leases.iter().all(|held| held.token < token);
         must!(is_new, "the token is not new: {lease:?}");
         must!(until == now + ask.lease, "wrong deadline: {lease:?}");
-        must!(n <= now, "not due: {lease:?}");
+        // A lease without URLs still counts as one of the URLs of its group, whose due time may then be that of a
+        // later URL.
+        let parallel = self.groups.get(&chg).map_or(1, |group| group.parallel);
+        must!(n <= now || parallel > 1, "not due: {lease:?}");
         must!(
             only.is_none_or(|only| only == chg),
             "wrong group: {lease:?}"
@@ -272,15 +287,7 @@ impl UrlModel {
             others.iter().all(|other| *other >= last),
             "a URL with a smaller depth is due: {lease:?}"
         );
-        // A URL whose lease has expired may have been given up with this command.
-        let over = self.urls.values().filter(|url| {
-            let State::Leased(token) = url.state else {
-                return false;
-            };
-            let held = self.held(token).expect("it was granted");
-            url.chg == chg && held.until <= now && url.attempts + 1 >= self.attempts
-        });
-        let (count, over) = (self.count_of(&chg), over.count() as i64);
+        let (count, over) = (self.count_of(&chg), self.given_up_in(&chg));
         must!(
             (count - over..=count).contains(&c),
             "expected {count} URLs: {lease:?}"

@@ -287,13 +287,13 @@ impl UrlModel {
         expect(reply, &simple("OK"))
     }
 
-    /// Returns true if the group may not exist: it has no queued or leased URL, and nobody fetches
-    /// from it.
+    /// Returns true if the group may not exist: it has no queued or leased URL, except URLs that the
+    /// command may give up, and no lease holds it.
     pub(super) fn may_be_unknown(&self, chg: &str) -> bool {
         let now = self.now;
         let mut leases = self.leases.iter();
         let is_held = leases.any(|held| held.chg == chg && held.holds_at(now));
-        self.count_of(chg) == 0 && !is_held
+        self.count_of(chg) == self.given_up_in(chg) && !is_held
     }
 
     fn shift(&mut self, from: &str, to: &str, reply: &Reply) -> Verdict {

@@ -210,6 +210,10 @@ fn clients_that_race_on_known_urls_agree() {
     let options = || Options::new().packed().module_args(&["slice-us", "50"]);
     let mut server = options().aof_unsynced(true).start();
     let replica = options().replica_of(&server).start();
+    let mut f = Frontier::real(&server);
+    for execution in &EXECUTIONS[..2] {
+        f.ok(format!("SPACE {execution} SHARE both"));
+    }
     let leased = Leased::default();
     let steps = rounds("HISTORY_STEPS", 4000) / CLIENTS as u64;
     thread::scope(|scope| {
