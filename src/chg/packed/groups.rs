@@ -731,7 +731,8 @@ impl Groups {
         (at + 1 < end).then_some(slot + 1)
     }
 
-    /// Returns the number of memory blocks. Among the groups with many URIs, only the first few are counted.
+    /// Returns the number of memory blocks. Counts unused numbers of groups, too, because freeing a million of them
+    /// takes milliseconds. Among the groups with many URIs, only the first few are counted.
     pub fn pieces(&self) -> usize {
         let some = self.apart.values().take(SAMPLED);
         let open = self.open.iter().filter_map(|open| match &open.place {
@@ -739,6 +740,6 @@ impl Groups {
             _ => None,
         });
         let uris: usize = some.chain(open).map(|stock| stock.uris.free_effort()).sum();
-        self.len as usize + self.table.pieces() + uris
+        self.end() as usize + self.table.pieces() + uris
     }
 }

@@ -97,6 +97,21 @@ fn long_queue_and_many_executions_are_freed_in_the_background() {
 }
 
 #[test]
+fn frontier_that_all_groups_have_left_is_freed_in_the_background() {
+    let mut packed = Packed::default();
+    let ids: Vec<String> = (0..1000).map(|n| format!("h{n}")).collect();
+    for id in &ids {
+        add(&mut packed, id.as_bytes(), b"http://h/");
+    }
+    for id in &ids {
+        packed.forget(id.as_bytes());
+    }
+    packed.groups.end_entry();
+    assert_eq!(packed.places(), 0);
+    assert!(packed.free_effort() > 64, "{}", packed.free_effort());
+}
+
+#[test]
 fn growing_group_gets_the_newest_symbol_table() {
     let uri = |group: u32, n: u32| {
         let word = ["museum", "gazette", "parish", "folio"][n as usize % 4];
