@@ -107,12 +107,12 @@ PACKED_TOOL := cli=$(shell printf 'indexer::%s::,' crashes equality guards manif
 # Tests that also run with packed frontiers, except tests that write to plain keys.
 PACKED_FRONTIERS := chg=--skip,plain_clients::,--skip,stranded::,--skip,packed::,--skip,packing::
 
-# ALSO='lint test-packages' makes these targets at the same time.
+# ALSO='make test-packages' runs this command, too.
 test-all:
 	@scripts/need cc libclang redis-server redis-cli postgresql openssl wget python3 python3-venv chromium
 	@CRAWLSPACE_MODULE='$(MODULE)' scripts/tests --beside '$(CARGO) build --release --package crawlspace' $(TESTED) \
 	    --packed dedupe=both:: --packed '$(PACKED_FRONTIERS)' --packed '$(PACKED_TOOL)' \
-	    $(foreach target,test-docs demo $(ALSO),--also 'make $(target)')
+	    --also 'make test-docs' --also 'make demo' $(if $(ALSO),--also '$(ALSO)')
 
 test-docs:
 	@$(CARGO) test --doc $(TESTED)
