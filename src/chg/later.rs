@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::rc::Rc;
 
 use super::Token;
+use super::discover::knows_urls;
 use super::error::{Error, Result};
 use super::frontier::Frontier;
 use super::group::Id;
@@ -259,7 +260,7 @@ impl<K: Store> Groups<K> {
         token: Token,
         status: u16,
     ) -> Result<()> {
-        if ks.packed(|packed| packed.spaces().is_empty())? != Some(false) {
+        if !knows_urls(ks)? {
             return Ok(());
         }
         let leased = self.kept(ks, loaded, |uris| {
