@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::Plan;
 use crate::load::{Batches, Client, Pieces};
-use crate::series::Series;
+use crate::series::{Series, grouped};
 
 /// Time limit for the start of a server under callgrind and for each reply.
 const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(300);
@@ -23,6 +23,11 @@ pub const RUNS: usize = 3;
 /// Returns the number of requests of a measurement.
 pub fn requests(plan: &Plan) -> u64 {
     if plan.quick { 1_000 } else { 2_000 }
+}
+
+/// Formats a number of instructions.
+pub fn shown(instructions: f64) -> String {
+    grouped(instructions.round() as u64)
 }
 
 /// A server that runs under callgrind.

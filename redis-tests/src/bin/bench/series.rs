@@ -48,6 +48,11 @@ impl Series {
         let pairs = self.0.iter().zip(&other.0);
         Series(pairs.map(|(a, b)| a / b).collect())
     }
+
+    /// Divides each measurement by a fixed figure.
+    pub fn over_fixed(&self, figure: f64) -> Series {
+        self.0.iter().map(|measured| measured / figure).collect()
+    }
 }
 
 impl FromIterator<f64> for Series {

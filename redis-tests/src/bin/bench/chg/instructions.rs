@@ -7,7 +7,7 @@ use super::commands::Lease;
 use super::hosts::Hosts;
 use super::{packed_options, queued};
 use crate::Plan;
-use crate::callgrind::{Callgrind, requests};
+use crate::callgrind::{Callgrind, requests, shown};
 use crate::load::{Client, Feeder};
 use crate::report::{Findings, Goal, note, say, table};
 use crate::series::grouped;
@@ -37,7 +37,6 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     let (ping, packed) = count("packed", packed_options());
     let logged = packed_options().aof_unsynced(true);
     let (_, logged) = count("packed, with an append-only file", logged);
-    let shown = |instructions: f64| grouped(instructions as u64);
     let mut found = Findings::default();
     for (((what, goal), packed), plain) in STEPS.into_iter().zip(packed).zip(plain) {
         table! { found;

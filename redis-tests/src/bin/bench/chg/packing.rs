@@ -95,12 +95,11 @@ fn findings(groups: u64, sizes: &[f64], both: &[(&str, Figures); 2], only: &str)
     let mut found = Findings::default();
     let uris = grouped(groups * URIS);
     for (command, figures) in both {
-        let ratio: Series = figures.rate.0.iter().map(|rate| rate / RATE).collect();
         let slice = time(figures.slice.high() / 1e3);
         let peak = format!("{:.1} %", figures.peak);
         table! { found;
             "C7", format!("`CHG.{command}` of {uris} URIs: URIs per second"), "500 000 per second",
-                figures.rate.shown(rate), "", ratio, targets::PACKING_RATE;
+                figures.rate.shown(rate), "", figures.rate.over_fixed(RATE), targets::PACKING_RATE;
             "C7", format!("longest slice of `CHG.{command}` of {uris} URIs"), "–",
                 slice, "", &figures.slice, targets::FRONTIER_PACKING_SLICE;
             "C7", format!("peak memory during `CHG.{command}` of {uris} URIs"), "above the plain frontier",

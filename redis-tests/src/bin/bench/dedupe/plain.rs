@@ -5,10 +5,10 @@ use redis_tests::{Options, Server, ok, until};
 use super::corpus::Corpus;
 use super::scene::{Scene, start_plain_storage};
 use crate::Plan;
-use crate::callgrind::{Callgrind, RUN};
+use crate::callgrind::{Callgrind, RUN, shown};
 use crate::load::{Batches, Feeder, encode, line, saturate};
 use crate::report::{Findings, Goal, note, say, table};
-use crate::series::{Series, grouped, rate};
+use crate::series::{Series, rate};
 use crate::targets;
 
 /// Number of requests in progress on each connection.
@@ -163,7 +163,6 @@ fn instructions(plan: &Plan, found: &mut Findings) {
     };
     let (without, with) = (count(false), count(true));
     for (((name, ..), with), without) in OTHERS.iter().zip(with).zip(without) {
-        let shown = |instructions: f64| grouped(instructions.round() as u64);
         table! { found;
             "", format!("instructions of {name} of another client, with `dedupe-plain-commands`"), "the same without it",
                 shown(with), shown(without), 100.0 * (with / without - 1.0), Goal::Told("%");

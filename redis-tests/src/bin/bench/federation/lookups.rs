@@ -126,10 +126,9 @@ pub fn measure(plan: &Plan, corpus: &Corpus, peer: Option<&Peer>) -> Findings {
         }
     }
     let mut found = Findings::default();
-    let wanted = most.0.iter().map(|rate| rate / RATE).collect::<Series>();
     table! { found;
         "U1", format!("dedupe look-ups over HTTP, {CONNECTIONS} connections kept"), "20 000 a second",
-            most.shown(rate), "", wanted, targets::HTTP_LOOKUPS;
+            most.shown(rate), "", most.over_fixed(RATE), targets::HTTP_LOOKUPS;
         "U1", "the same", "pywb's CDX server on the same captures",
             most.shown(rate), their.shown(rate), most.over(&their), targets::HTTP_PYWB;
         "U1", format!("the 99th percentile of {} look-ups a second", grouped(at_rate.median() as u64)), "–",

@@ -6,7 +6,7 @@ use redis_tests::{Options, Server};
 use super::draws;
 use super::pipelined::{DEPTH, HGET, LOOKUP, LOOKUP_TEXT};
 use crate::Plan;
-use crate::callgrind::{Callgrind, RUN, RUNS};
+use crate::callgrind::{Callgrind, RUN, RUNS, shown};
 use crate::dedupe::corpus::{Corpus, Crawl};
 use crate::dedupe::{documented, scene};
 use crate::load::{Batches, encode};
@@ -37,7 +37,6 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
     let packed = Options::new().module_args(&["dedupe-storage", "packed"]);
     let packed = start("packed", packed, scene::add);
     let plain = start("`HGET`", Options::new().no_module(), documented::fill);
-    let shown = |instructions: f64| grouped(instructions.round() as u64);
     let mut found = Findings::default();
     for (what, against, ours, theirs, goal) in redis_tests::rows![
         "`LOOKUP` of a known hash", "`HGET` of a known field", FIELDS, OWNER, targets::KNOWN_LOOKUP;
