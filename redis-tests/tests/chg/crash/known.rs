@@ -183,11 +183,8 @@ impl Worker {
     fn forget(&mut self) -> Option<Command> {
         let (key, url) = self.some_url()?;
         let line = format!("FORGET {} URIS 1 {key}", self.execution);
-        let stays = Some(url).filter(|url| url.state == State::Leased);
-        let mut becomes = BTreeMap::from([(key, stays.clone())]);
-        if stays.is_some() {
-            becomes.clear();
-        }
+        let goes = Some((key, None)).filter(|_| url.state != State::Leased);
+        let becomes = goes.into_iter().collect();
         Some(Command { line, becomes })
     }
 
