@@ -70,7 +70,9 @@ async fn work(server: &AsyncServer) -> Result<u32, Error> {
         lease = match released.await {
             Ok((_, lease)) => lease,
             // The fetch took longer than the lease, so another worker may have the page now.
-            Err(error) if error.code() == Some(Code::Stale) => frontier.next(&next).await?.pop(),
+            Err(error) if matches!(error.code(), Some(Code::Stale | Code::NoChg)) => {
+                frontier.next(&next).await?.pop()
+            }
             Err(error) => return Err(error),
         };
     }
