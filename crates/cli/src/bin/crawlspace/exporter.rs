@@ -22,9 +22,9 @@ use crate::url::redis_url;
 /// Export the metrics of servers to Prometheus.
 ///
 /// For each scrape, a server runs INFO, and one command of a few microseconds per index, frontier and tag space,
-/// regardless of their size; a sharded index takes two commands per shard. The exporter finds the data sets that were used since the server started, and exports up
-/// to --limit of each kind; it only counts the others. Ends on SIGTERM and Ctrl-C. See docs/guide/operations.md for the
-/// metrics to watch.
+/// regardless of their size; a sharded index takes two commands per shard. The exporter finds the data sets that were
+/// used since the server started, and exports up to --limit of each kind; it only counts the others. Ends on SIGTERM
+/// and Ctrl-C. docs/guide/metrics.md lists the metrics, and docs/guide/operations.md the alerts.
 #[derive(Args)]
 #[command(after_help = "Examples:
   crawlspace exporter --redis redis://10.0.0.5:6379 --redis redis://10.0.0.6:6379

@@ -110,7 +110,7 @@ enum Subject {
         subcommand,
         arg_required_else_help = true,
         after_help = "Example:
-  crawlspace wacz requires collection/*.wacz"
+  crawlspace wacz check collection/"
     )]
     Wacz(wacz::Wacz),
     /// Job indexes: built once each from the metadata files of jobs.

@@ -29,9 +29,9 @@ const LINE_BYTES: usize = URI_BYTES + ID_BYTES + 64;
 /// Empty lines and lines that begin with # are skipped. A URL that the crawl has already queued is not queued again,
 /// so the command can be repeated.
 ///
-/// In a packed frontier, the crawl remembers its URLs, as CHG.DISCOVER makes it do, unless it has URIs that were queued
-/// without that. The command then tells the URLs that were known already from the ones that it queued; done URLs are
-/// known, too.
+/// In a packed frontier, the crawl remembers these URLs, as with CHG.DISCOVER, unless it has URIs that were queued with
+/// CHG.ADDURI. The command then counts the URLs that were known already, such as done ones, separately from the URLs
+/// that it queued.
 ///
 /// Prints each invalid line with its number, and queues the other lines. Exit status 2 if a line is invalid.
 #[derive(Args)]

@@ -51,7 +51,7 @@ pub(crate) struct Uris {
 
 #[derive(Args)]
 struct Most {
-    /// Maximum number of URIs to list.
+    /// Maximum number of entries to list.
     #[arg(long, value_name = "N", default_value_t = COUNT, value_parser = clap::value_parser!(u64).range(1..))]
     count: u64,
 }

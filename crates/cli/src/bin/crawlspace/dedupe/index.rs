@@ -18,7 +18,7 @@ use crate::outage::{Outage, Wait, spinner};
 use crate::table::{Table, count, print_json, share, size};
 use crate::terminal::{Bytes, complain, say};
 
-/// Import WARC files into a dedupe index, as a crawler would have filled it while writing them.
+/// Import WARC and ARC files into a dedupe index, as a crawler would have filled it while writing them.
 ///
 /// Each response with a new payload becomes an entry of the crawl; a response with a known payload is counted as the
 /// revisit record that could have been written for it. Importing a file into the same crawl again counts nothing
@@ -37,7 +37,7 @@ pub(crate) struct IndexFiles {
     commit: bool,
     #[command(flatten)]
     wait: Wait,
-    /// WARC files, plain or with each record compressed separately (.warc.gz).
+    /// WARC and ARC files, plain or with each record compressed separately (.gz).
     #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     files: Vec<PathBuf>,
 }

@@ -26,7 +26,7 @@ pub(crate) struct SetProfile {
 enum Name {
     /// Key names and notation of the published design.
     Document,
-    /// Key names and notation of the deployed crawler.
+    /// Key names and notation of Browsertrix Crawler.
     Browsertrix,
 }
 
