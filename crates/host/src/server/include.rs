@@ -28,7 +28,7 @@ pub fn advice(path: &Path) -> Option<String> {
         format!("{file}:{number}: delete this line, because another line loads the module: {text}")
     } else {
         format!(
-            "{file}:{number}: replace this line by `loadmodule {MODULE}`, which CONFIG REWRITE keeps: {text}"
+            "{file}:{number}: replace this line with `loadmodule {MODULE}`, which CONFIG REWRITE keeps: {text}"
         )
     })
 }
@@ -102,7 +102,7 @@ mod tests {
         let text = "port 0\ninclude /usr/share/redis-crawlspace/*.conf\n";
         assert_eq!(
             advice_for("alone", text).unwrap(),
-            "FOLDER/redis.conf:2: replace this line by `loadmodule /usr/lib/redis/modules/libcrawlspace.so`, \
+            "FOLDER/redis.conf:2: replace this line with `loadmodule /usr/lib/redis/modules/libcrawlspace.so`, \
              which CONFIG REWRITE keeps: include /usr/share/redis-crawlspace/*.conf"
         );
     }
