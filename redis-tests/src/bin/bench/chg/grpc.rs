@@ -52,7 +52,7 @@ pub fn measure(plan: &Plan) -> Findings {
         let shown = ours.shown(|rate| format!("{:.0} k/s", rate / 1e3));
         let ratio: Series = ours.0.iter().map(|rate| rate / each).collect();
         table! { found;
-            "G1", format!("{what}: URLs against {} k/s", each / 1e3), "URLFrontier's memory service, recorded", shown,
+            "G1", format!("{what}: URLs per second, relative to {} k/s", each / 1e3), "URLFrontier's memory service, recorded", shown,
                 recorded, ratio, goal;
         }
     }

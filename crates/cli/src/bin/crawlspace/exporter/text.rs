@@ -100,7 +100,7 @@ jobs_done jobs_done_total counter Jobs that ended.
 slices slices_total counter Slices of jobs.
 slice_longest_us slice_longest_seconds gauge The longest slice of a job since the module was loaded.
 slice_longest_cpu_us slice_longest_cpu_seconds gauge Processor time of the longest slice of a job.
-alarms alarms_total counter Wake-ups of the module at a time, for example when a group becomes due.
+alarms alarms_total counter Timer wake-ups of the module, for example when a group becomes due.
 keyspace_events keyspace_events_subscribed gauge 1 if the module is notified of changes of keys.
 panics panics_total counter Internal errors (panics) that were returned as error replies.
 evicting_policy evicting_policy gauge 1 if the server may evict keys, which destroys an index.
