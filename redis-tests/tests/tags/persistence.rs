@@ -278,7 +278,7 @@ fn memory_of_ids_is_as_documented() {
     type Id<'a> = &'a dyn Fn(usize) -> (String, String);
     let rows: [(&str, &str, usize, Id); 4] = [
         (
-            "a collection with its organisation",
+            "a collection with its organization",
             "TAG",
             10_000,
             &collection,

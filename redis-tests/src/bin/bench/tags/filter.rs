@@ -137,7 +137,7 @@ fn cases(archive: &Archive, order: u64) -> Vec<Case> {
         "T1", "any of 10 000 collections, by tag: `coll:*`", ["WHERE", "coll:*"], ten_thousand;
         "T1", "the same, by `FILTER tag.coll:` of 10 000 values", ["FILTER", &values], ten_thousand;
         "T1", "the same, by `FILTER filename:` with a regex of 10 000 alternatives", ["FILTER", &regex], ten_thousand;
-        "", "one organisation", ["POINT", &org], Some((plugin, &plugin_org[..]));
+        "", "one organization", ["POINT", &org], Some((plugin, &plugin_org[..]));
         "", "all public, CDXJ lines", all, to_all;
         "", "all public, 100 captures a call", all, None;
     ].map(|(id, what, conditions, peer)| case(id, what, conditions, peer)));
