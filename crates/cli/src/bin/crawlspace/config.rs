@@ -8,6 +8,7 @@ use crawlspace_index::{Checked, Choice, WarcFolder};
 use crawlspace_serve::config::{self, Secrets, SourceKind};
 use crawlspace_wacz::Location;
 
+use crate::table::many;
 use crate::terminal::{complain, say};
 
 #[derive(Subcommand)]
@@ -87,7 +88,8 @@ impl Check {
                 let mut out = io::stdout().lock();
                 for collection in &config.collections {
                     if let Some(rules) = &collection.rules {
-                        writeln!(out, "{}: {} access rules", collection.name, rules.len())?;
+                        let rules = many(rules.len() as u64, "access rule");
+                        writeln!(out, "{}: {rules}", collection.name)?;
                     }
                 }
                 if !are_read(&config) {
