@@ -167,7 +167,8 @@ impl<S: Ask> Frontier<S> {
     }
 
     /// Returns up to `count` expired leases, oldest first (`CHG.EXPIRED`). Each expired lease is
-    /// reported once. If the connection breaks before the reply arrives, the reports are lost.
+    /// reported once, so the client does not repeat this command: if the connection breaks before the
+    /// reply arrives, the call returns an error, and its reports are lost.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -183,7 +184,7 @@ impl<S: Ask> Frontier<S> {
     pub fn expired(&self, count: u32) -> S::Answer<Vec<Expired>> {
         let mut expired = self.command("CHG.EXPIRED");
         expired.arg("COUNT").arg(count);
-        self.repeat(expired)
+        self.once(expired)
     }
 
     /// Explains why no worker fetches from a group (`CHG.WHY`).

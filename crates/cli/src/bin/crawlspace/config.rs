@@ -17,7 +17,7 @@ pub(crate) enum Config {
     Check(Check),
 }
 
-/// Print a configuration in its normal form.
+/// Print a configuration in its full form.
 ///
 /// Every short form is expanded, paths are absolute, and every source has its name and its timeout. The output is
 /// equivalent to the file.

@@ -8,7 +8,7 @@ use crawlspace_compact::limits::chg::{COUNT, MAX_COUNT};
 
 use super::existing;
 use crate::columns::Columns;
-use crate::table::{Table, count, duration};
+use crate::table::{Table, count, duration, many};
 use crate::terminal::{Bytes, say, text};
 use crate::{Asking, storage, time};
 
@@ -74,7 +74,7 @@ fn print_execution(execution: &str, info: &ExecutionInfo) -> io::Result<()> {
 
 fn print_info(asking: &Asking, info: &Info) -> io::Result<()> {
     let mut table = Table::new(&format!("frontier '{}'", asking.server.prefix), 16)?;
-    let crawls = format!("of {} crawls", count(info.executions));
+    let crawls = format!("of {}", many(info.executions, "crawl"));
     table.row("URIs", count(info.uris), &crawls)?;
     let oldest = format!(
         "the first has been due for {}",
