@@ -14,11 +14,9 @@ pub struct Matcher {
     /// to the position in `texts` of the first symbol with this hash, and the number of such
     /// symbols.
     starts: Box<[(u16, u16); 1 << START_BITS]>,
-    /// All symbols of two bytes or more. Among symbols with the same first bytes, the longest come
-    /// first.
-    texts: Vec<u128>,
-    /// The numbers of the symbols in `texts`.
-    numbers: Vec<u16>,
+    /// All symbols of two bytes or more, and their numbers. Among symbols with the same first bytes, the
+    /// longest come first.
+    texts: Vec<(u128, u16)>,
     /// Number of the one-byte symbol for each byte, plus one; 0 if there is none.
     bytes: [u16; 256],
     /// Numbers of the symbols for runs.
@@ -53,6 +51,17 @@ fn len(text: u128) -> u32 {
     (text >> (8 * TEXT)) as u32
 }
 
+/// Masks of the first bytes of a string, by their number.
+const PREFIXES: [u128; TEXT + 1] = {
+    let mut prefixes = [0; TEXT + 1];
+    let mut len = 1;
+    while len <= TEXT {
+        prefixes[len] = prefixes[len - 1] << 8 | 0xff;
+        len += 1;
+    }
+    prefixes
+};
+
 impl Matcher {
     pub fn new(table: &Table) -> Matcher {
         let symbols: Vec<Symbol> = table.codes().map(|(symbol, ..)| *symbol).collect();
@@ -65,7 +74,6 @@ impl Matcher {
         let mut matcher = Matcher {
             starts: Box::new([(0, 0); 1 << START_BITS]),
             texts: Vec::new(),
-            numbers: Vec::new(),
             bytes: [0; 256],
             runs: [[0; runs::MAX_BYTES + 1]; Alphabet::ALL.len()],
             escape: 0,
@@ -91,70 +99,68 @@ impl Matcher {
                 start.0 = matcher.texts.len() as u16;
             }
             start.1 += 1;
-            matcher.texts.push(text.0);
-            matcher.numbers.push(number);
+            matcher.texts.push((text.0, number));
         }
         matcher
     }
 
     /// Splits a string, without its padding, into tokens.
+    #[inline]
     pub fn tokens(&self, padded: &[u8], mut each: impl FnMut(Token)) {
         let text = &padded[..padded.len() - PADDING];
         let mut runs = Runs::new(text);
+        let mut next_run = |at| runs.next(at).unwrap_or(Run::empty(text.len()));
+        let mut run = next_run(0);
         let mut at = 0;
+        // There is only one call of `each`, so that the compiler inlines it.
         while at < text.len() {
-            let run = runs.next(at);
-            let end = run.map_or(text.len(), |run| run.start);
-            while at < end {
-                at += self.token(padded, at, end - at, &mut each);
-            }
-            let Some(run) = run else {
-                return;
+            let is_run = at == run.start;
+            let end = if is_run { text.len() } else { run.start };
+            let (token, len) = match self.longest(padded, at, end - at) {
+                // A single symbol that covers a whole run takes fewer bits than the encoded run.
+                Some((number, len)) if !is_run || len >= run.len() => (Token::Text(number), len),
+                _ if is_run => (self.run(run), run.len()),
+                _ => (self.byte(padded[at]), 1),
             };
-            // A single symbol that covers the whole run takes fewer bits than the encoded run.
-            let len = run.end - run.start;
-            let longer = self.longest(padded, at, text.len() - at);
-            if let Some((number, longer)) = longer.filter(|&(_, longer)| longer >= len) {
-                each(Token::Text(number));
-                at += longer;
-                continue;
+            each(token);
+            at += len;
+            if is_run {
+                run = next_run(at);
             }
-            let of_alphabet = &self.runs[run.alphabet as usize];
-            match of_alphabet[len] {
-                0 => each(Token::Run(of_alphabet[0], run, true)),
-                number => each(Token::Run(number, run, false)),
-            }
-            at = run.end;
         }
     }
 
-    /// Emits the next token, and returns its length in bytes.
-    fn token(&self, padded: &[u8], at: usize, most: usize, each: &mut impl FnMut(Token)) -> usize {
-        if let Some((number, len)) = self.longest(padded, at, most) {
-            each(Token::Text(number));
-            return len;
+    fn run(&self, run: Run) -> Token {
+        let of_alphabet = &self.runs[run.alphabet as usize];
+        match of_alphabet[run.len()] {
+            0 => Token::Run(of_alphabet[0], run, true),
+            number => Token::Run(number, run, false),
         }
-        let byte = padded[at];
+    }
+
+    #[inline]
+    fn byte(&self, byte: u8) -> Token {
         match self.bytes[usize::from(byte)] {
-            0 => each(Token::Escape(byte)),
-            number => each(Token::Text(number - 1)),
+            0 => Token::Escape(byte),
+            number => Token::Text(number - 1),
         }
-        1
     }
 
     /// Returns the longest symbol of two bytes or more, and its length.
-    #[inline]
+    #[inline(always)]
     fn longest(&self, padded: &[u8], at: usize, most: usize) -> Option<(u16, usize)> {
-        let text = padded[at..at + PADDING].try_into().expect("padding");
-        let text = u128::from_le_bytes(text);
+        let text = padded[at..].first_chunk().expect("padding");
+        let text = u128::from_le_bytes(*text);
         for bytes in [3, 2] {
             let (first, count) = self.starts[start(text, bytes)];
-            let (first, end) = (usize::from(first), usize::from(first) + usize::from(count));
-            for (at, &symbol) in (first..end).zip(&self.texts[first..end]) {
-                let len = len(symbol);
-                let is_there = (symbol ^ text) << (128 - 8 * len) == 0;
-                if is_there && len as usize <= most {
-                    return Some((self.numbers[at], len as usize));
+            if count == 0 {
+                continue;
+            }
+            let first = usize::from(first);
+            for &(symbol, number) in &self.texts[first..first + usize::from(count)] {
+                let len = len(symbol) as usize;
+                if (symbol ^ text) & PREFIXES[len % PREFIXES.len()] == 0 && len <= most {
+                    return Some((number, len));
                 }
             }
         }
@@ -192,7 +198,7 @@ impl Matcher {
                 Token::Text(number) => (number, 0),
                 Token::Escape(_) => (self.escape, 8),
                 Token::Run(number, run, is_any) => {
-                    let more = run.alphabet.bits(run.end - run.start);
+                    let more = run.alphabet.bits(run.len());
                     (number, more + if is_any { RUN_BITS } else { 0 })
                 }
             };
@@ -205,8 +211,7 @@ impl Matcher {
     pub fn memory(&self) -> usize {
         size_of::<Matcher>()
             + size_of_val(&*self.starts)
-            + self.texts.capacity() * size_of::<u128>()
-            + self.numbers.capacity() * size_of::<u16>()
+            + self.texts.capacity() * size_of::<(u128, u16)>()
             + self.codes.capacity() * size_of::<(u16, u8)>()
     }
 }

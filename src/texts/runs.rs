@@ -24,6 +24,21 @@ pub struct Run {
     pub end: usize,
 }
 
+impl Run {
+    /// Returns an empty run.
+    pub fn empty(at: usize) -> Run {
+        Run {
+            alphabet: Alphabet::Decimal,
+            start: at,
+            end: at,
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.end - self.start
+    }
+}
+
 /// Maximum length of a run, in bytes.
 pub const MAX_BYTES: usize = 63;
 /// Minimum lengths of a run, by alphabet.
@@ -160,6 +175,9 @@ impl<'a> Runs<'a> {
             scanned: start,
             ..Word::default()
         };
+        if self.word.is_short() {
+            return Some(());
+        }
         let mut kind = u8::MAX;
         for &c in &self.text[start..end] {
             let class = CLASS[usize::from(c)];
@@ -172,6 +190,9 @@ impl<'a> Runs<'a> {
 
     /// Removes the part before `from` from the word.
     fn shorten(&mut self, from: usize) {
+        if self.word.is_short() {
+            return;
+        }
         let Some(used) = self.text.get(self.word.start..=from) else {
             return;
         };
@@ -188,10 +209,10 @@ impl<'a> Runs<'a> {
     /// Returns the first run in the remaining word.
     fn in_word(&mut self) -> Option<Run> {
         let word = self.word;
-        let len = word.end - word.start;
-        if len < DECIMAL {
+        if word.is_short() {
             return None;
         }
+        let len = word.end - word.start;
         if let Some(alphabet) = word.alphabet() {
             return Some(Run {
                 alphabet,
@@ -228,6 +249,11 @@ impl<'a> Runs<'a> {
 }
 
 impl Word {
+    /// Returns true if the word cannot contain a run. The bytes of such a word are not counted.
+    fn is_short(&self) -> bool {
+        self.end - self.start < DECIMAL
+    }
+
     /// Returns the alphabet of a run that consists of the whole remaining word.
     fn alphabet(&self) -> Option<Alphabet> {
         let len = self.end - self.start;

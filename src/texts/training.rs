@@ -171,7 +171,7 @@ impl Training {
                 before = Some(number);
             }
             Token::Run(_, run, _) => {
-                self.runs[run.alphabet as usize][run.end - run.start] += 1;
+                self.runs[run.alphabet as usize][run.len()] += 1;
                 before = None;
             }
             Token::Escape(_) => before = None,
