@@ -12,7 +12,6 @@ use super::Token;
 use super::error::{Error, Result};
 use super::group::{FIELDS, Group, Hold, Id, Options, Text};
 use super::keys::{GROUP, Keys};
-use super::packed::Stored;
 use super::store::{Store, field_number};
 use super::time::{Millis, of_score};
 use super::uris::{Kept, Op, Stock};
@@ -118,15 +117,40 @@ impl<K: Store> Groups<K> {
     pub(super) fn load(&self, ks: &mut K, id: &[u8]) -> Result<Box<Loaded<K>>> {
         self.write_back(ks, Some(id))?;
         self.evict(id);
-        let key = self.keys.key(ks, GROUP, id);
-        if let Some(stored) = ks.group(&key)? {
-            return Ok(Loaded::of(id, key, stored));
-        }
+        let key = match self.load_value(ks, id)? {
+            Ok(loaded) => return Ok(loaded),
+            Err(key) => key,
+        };
         let [a, b, c, d, e] = self.fields();
         let raw = ks.hash_get_many(&key, [a, b, c, d, e])?;
         let mut loaded = Loaded::new(id, key, raw);
         self.find_uncounted(ks, &mut loaded)?;
         Ok(loaded)
+    }
+
+    /// Reads a group that is stored as a native value. Returns the key of the group if it is stored as a hash.
+    fn load_value(
+        &self,
+        ks: &mut K,
+        id: &[u8],
+    ) -> Result<std::result::Result<Box<Loaded<K>>, K::Name>> {
+        let key = self.keys.key(ks, GROUP, id);
+        if ks.has_plain_writers() {
+            return Ok(Err(key));
+        }
+        let mut loaded = Box::new(Loaded {
+            id: Id::from_slice(id),
+            key,
+            uris: OnceCell::new(),
+            group: Group::default(),
+            source: Source::Value(0, Cell::new(0)),
+            missing: Cell::new(0),
+        });
+        let Some(fields) = ks.group(&loaded.key, &mut loaded.group)? else {
+            return Ok(Err(loaded.key));
+        };
+        loaded.source = Source::Value(fields, Cell::new(loaded.group.uris));
+        Ok(Ok(loaded))
     }
 
     /// Reads a group. Returns `None` if the key of the group holds another type, because such a key
@@ -149,11 +173,13 @@ impl<K: Store> Groups<K> {
     ) -> Result<(Box<Loaded<K>>, u64)> {
         self.write_back(ks, Some(id))?;
         self.evict(id);
-        let key = self.keys.key(ks, GROUP, id);
-        if let Some(stored) = ks.group(&key)? {
-            let n = field_number(ks, &key, counted.as_ref())?;
-            return Ok((Loaded::of(id, key, stored), n));
-        }
+        let key = match self.load_value(ks, id)? {
+            Ok(loaded) => {
+                let n = field_number(ks, &loaded.key, counted.as_ref())?;
+                return Ok((loaded, n));
+            }
+            Err(key) => key,
+        };
         let [a, b, c, d, e] = self.fields();
         let [a, b, c, d, e, n] = ks.hash_get_many(&key, [a, b, c, d, e, counted])?;
         let n = n.and_then(|n| crawlspace_host::text::parse_unsigned(n.as_ref()));
@@ -448,19 +474,6 @@ impl<K: Store> Loaded<K> {
             uris: OnceCell::new(),
             group,
             source: Source::Hash(Box::new(raw), RefCell::new(None)),
-            missing: Cell::new(0),
-        })
-    }
-
-    /// Creates a group that was read from a storage in which groups are native values.
-    fn of(id: &[u8], key: K::Name, stored: Stored) -> Box<Loaded<K>> {
-        let Stored { group, fields } = stored;
-        Box::new(Loaded {
-            id: Id::from_slice(id),
-            key,
-            uris: OnceCell::new(),
-            source: Source::Value(fields, Cell::new(group.uris)),
-            group,
             missing: Cell::new(0),
         })
     }

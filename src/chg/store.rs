@@ -5,7 +5,7 @@ use crawlspace_host::keyspace::memory::{self, Native, Plain};
 use crawlspace_host::keyspace::{KeyError, KeyType, Keyspace, Result};
 
 use super::group::{Group, Options};
-use super::packed::{Packed, Stored};
+use super::packed::Packed;
 use super::uris::{Changed, Kept, Op, Uris};
 use crate::storage::Storage;
 
@@ -114,12 +114,12 @@ pub trait Store: Keyspace + 'static {
         Ok(None)
     }
 
-    /// Returns a group if the storage keeps groups as native values. Returns `None` if the storage
-    /// keeps groups as hashes.
+    /// Copies a group into a default group, if the storage keeps groups as native values. Returns the number of fields
+    /// that its hash would have, or `None` if the storage keeps groups as hashes.
     ///
     /// # Errors
     /// `WRONGTYPE` if the key holds another type.
-    fn group(&mut self, _key: &Self::Name) -> Result<Option<Stored>> {
+    fn group(&mut self, _key: &Self::Name, _group: &mut Group) -> Result<Option<u64>> {
         Ok(None)
     }
 

@@ -7,7 +7,7 @@ use crawlspace_host::keyspace::{Batch, KeyType, Keyspace, Result};
 use super::super::group::{Group, Options};
 use super::super::store::Store;
 use super::super::uris::{Changed, Kept, Op};
-use super::{Name, Packed, Stored, Value};
+use super::{Name, Packed, Value};
 
 /// Access to a packed frontier.
 pub trait Holder: 'static {
@@ -541,9 +541,9 @@ impl<P: Store, H: Holder> Store for Either<P, H> {
             .list_find(key, id))
     }
 
-    fn group(&mut self, key: &Self::Name) -> Result<Option<Stored>> {
+    fn group(&mut self, key: &Self::Name, group: &mut Group) -> Result<Option<u64>> {
         either!(self, key, |_: &mut P, _| Ok(None), |p: &mut Packed, key| {
-            Some(p.group(key))
+            Some(p.group(key, group))
         })
     }
 

@@ -58,9 +58,10 @@ impl Stock {
 }
 
 /// The position of the URIs of an open group.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 enum Place {
     /// The group has no stored URIs.
+    #[default]
     Nowhere,
     /// The block of the group, unchanged, from this offset on.
     Block(usize),
@@ -71,7 +72,7 @@ enum Place {
 }
 
 /// A decoded group.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Open {
     pub slot: u32,
     pub id: Id,
@@ -98,7 +99,11 @@ pub(super) struct Groups {
     free: Blocks<u32>,
     /// Slots by the hash of the id.
     table: Index,
-    open: SmallVec<[Box<Open>; OPEN]>,
+    // A group that is closed moves out of the list without being copied.
+    #[allow(clippy::vec_box)]
+    open: Vec<Box<Open>>,
+    /// The memory of the group that was closed last, for the group that is opened next.
+    spare: Option<Box<Open>>,
     /// Hashes of the ids, and slots, of the open groups.
     hashes: Vec<u64>,
     slots: Vec<u32>,
@@ -376,7 +381,8 @@ impl Groups {
                 at
             }
             None => {
-                let open = self.read(slot);
+                let mut open = self.spare.take().unwrap_or_default();
+                self.read_into(slot, &mut open);
                 self.keep_open(open)
             }
         }
@@ -391,29 +397,33 @@ impl Groups {
     }
 
     /// Decodes a group.
-    #[inline(never)]
     fn read(&self, slot: u32) -> Box<Open> {
+        let mut open = Box::default();
+        self.read_into(slot, &mut open);
+        open
+    }
+
+    /// Decodes a group, and replaces another one.
+    #[inline(never)]
+    fn read_into(&self, slot: u32, open: &mut Open) {
         let block = self.blocks.get(slot as usize).expect("a slot in use");
         let mut from = Reader::new(block);
-        let id = Id::from_slice(from.bytes().expect("own memory"));
-        let record = Record::read(&mut from).expect("own memory");
-        let place = if !from.is_empty() {
+        open.slot = slot;
+        open.id.clear();
+        let id = from.bytes().expect("own memory");
+        open.id.extend_from_slice(id);
+        open.record.replace(0, &mut from).expect("own memory");
+        open.place = if !from.is_empty() {
             Place::Block(from.at())
         } else if self.apart.contains_key(&slot) {
             Place::Apart
         } else {
             Place::Nowhere
         };
-        Box::new(Open {
-            slot,
-            id,
-            base: record.group.due,
-            record,
-            place,
-            changed: false,
-            unlogged: false,
-            may_be_empty: false,
-        })
+        open.base = open.record.group.due;
+        open.changed = false;
+        open.unlogged = false;
+        open.may_be_empty = false;
     }
 
     /// Decodes the URIs in the block of a group, starting at an offset.
@@ -590,6 +600,13 @@ impl Groups {
     }
 
     fn close(&mut self, mut open: Box<Open>) {
+        self.store(&mut open);
+        open.place = Place::Nowhere;
+        self.spare = Some(open);
+    }
+
+    /// Writes a group back before it is closed, or removes it if it is empty.
+    fn store(&mut self, open: &mut Open) {
         let slot = open.slot;
         let is_empty = open.record.is_empty() && matches!(open.place, Place::Nowhere);
         if open.unlogged {
@@ -613,7 +630,7 @@ impl Groups {
             Place::Here(stock) => Some(stock),
             _ => None,
         };
-        if let Some(stock) = self.put(&open, stock) {
+        if let Some(stock) = self.put(open, stock) {
             self.apart.insert(slot, stock);
         }
     }

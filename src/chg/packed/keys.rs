@@ -82,14 +82,6 @@ pub(super) fn number_text(n: u64) -> Value {
     text
 }
 
-/// A group as it is stored.
-pub struct Stored {
-    /// The group.
-    pub group: Group,
-    /// Number of fields for the group itself that its hash would have.
-    pub fields: u64,
-}
-
 /// Returns the number of URIs of an execution that a group counts without storing them.
 fn counted(executions: &Executions, record: &Record, execution: &[u8]) -> u64 {
     if record.counts.is_empty() {
@@ -121,25 +113,17 @@ impl Packed {
         }
     }
 
-    /// Returns a group, or a default group if it does not exist.
-    pub fn group(&mut self, key: &Name) -> Stored {
-        match self.groups.find(key.id()) {
-            None => Stored {
-                group: Group::default(),
-                fields: 0,
-            },
-            Some(slot) => {
-                let away = self.away(key.id());
-                let record = &self.groups.get(slot).record;
-                Stored {
-                    group: Group {
-                        away,
-                        ..record.group.clone()
-                    },
-                    fields: record.own_fields(),
-                }
-            }
-        }
+    /// Copies a group into a default group, which remains unchanged if the group does not exist. Returns the number
+    /// of fields for the group itself that its hash would have.
+    pub fn group(&mut self, key: &Name, group: &mut Group) -> u64 {
+        let Some(slot) = self.groups.find(key.id()) else {
+            return 0;
+        };
+        let record = &self.groups.get(slot).record;
+        group.clone_from(&record.group);
+        let fields = record.own_fields();
+        group.away = self.away(key.id());
+        fields
     }
 
     /// Returns the number of leased URIs of a group minus the number of its leases.

@@ -37,7 +37,7 @@ use crawlspace_host::keyspace::KeyError;
 use crawlspace_host::text::Shown;
 
 pub use ended::Ended;
-pub use keys::{Packed, Stored, Value};
+pub use keys::{Packed, Value};
 pub use moved::{Entering, Moving};
 pub use name::Name;
 pub use saved::ENVELOPE;

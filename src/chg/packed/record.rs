@@ -177,24 +177,25 @@ impl Record {
     /// # Errors
     /// Fails if the bytes are malformed.
     pub fn read(from: &mut Reader<'_>) -> Result<Record, Malformed> {
-        Record::read_from(0, from)
+        let mut record = Record::default();
+        record.replace(0, from)?;
+        Ok(record)
     }
 
-    /// Reads a record whose due time is relative to a base.
+    /// Replaces this record by one that is read. Its due time is relative to a base.
     ///
     /// # Errors
-    /// Fails if the bytes are malformed.
-    pub fn read_from(base: Millis, from: &mut Reader<'_>) -> Result<Record, Malformed> {
+    /// Fails if the bytes are malformed. The record is then incomplete.
+    pub fn replace(&mut self, base: Millis, from: &mut Reader<'_>) -> Result<(), Malformed> {
+        *self = Record::default();
+        let Record { group, .. } = self;
         let flags = from.number()?;
         let has = |flag: u64| flags & flag != 0;
-        let mut group = Group {
-            known: has(KNOWN),
-            ours: has(OURS),
-            keeps: has(KEEPS),
-            due: unzigzag(from.number()?, base),
-            uris: from.number()?,
-            ..Group::default()
-        };
+        group.known = has(KNOWN);
+        group.ours = has(OURS);
+        group.keeps = has(KEEPS);
+        group.due = unzigzag(from.number()?, base);
+        group.uris = from.number()?;
         if has(GATE) {
             group.gate = unzigzag(from.number()?, group.due);
         }
@@ -221,14 +222,11 @@ impl Record {
                 next: unzigzag(from.number()?, token),
             });
         }
-        let mut record = Record {
-            exists: has(EXISTS),
-            ..Record::default()
-        };
+        self.exists = has(EXISTS);
         if has(COUNTS) {
             for _ in 0..from.number()? {
                 let execution = from.number_to(u32::MAX.into())? as u32;
-                record.counts.push((execution, from.number()?));
+                self.counts.push((execution, from.number()?));
             }
         }
         if has(BACKOFF) {
@@ -242,23 +240,22 @@ impl Record {
             group.options = Options::read(from.bytes()?);
         }
         if has(NEXT) {
-            record.next = Some(Id::from_slice(from.bytes()?));
+            self.next = Some(Id::from_slice(from.bytes()?));
         }
         if has(LISTED) {
-            record.listed = from.number()?;
-            record.entry = from.number()?;
+            self.listed = from.number()?;
+            self.entry = from.number()?;
         }
-        let usual = usual(&group);
+        let usual = usual(group);
         for (set, usual) in (0..SETS).zip(usual) {
-            record.scores[set] = match (flags >> (SCORES + 2 * set as u32)) & 3 {
+            self.scores[set] = match (flags >> (SCORES + 2 * set as u32)) & 3 {
                 USUAL => Some(usual as f64),
                 WITHIN => Some(usual as f64 + from.number()? as f64 / f64::from(ARRIVALS)),
                 ANYWHERE => Some(f64::from_bits(u64::from_le_bytes(from.array()?))),
                 _ => None,
             };
         }
-        record.group = group;
-        Ok(record)
+        Ok(())
     }
 
     /// Returns the values that the fields of the group itself would have in its hash, in the order of

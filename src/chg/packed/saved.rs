@@ -366,7 +366,8 @@ impl Packed {
     fn apply_group(&mut self, entries: &mut Entries<'_>) -> Result<(), Malformed> {
         let id = entries.name()?;
         let clock = entries.clock();
-        let mut record = Record::read_from(clock, &mut entries.from)?;
+        let mut record = Record::default();
+        record.replace(clock, &mut entries.from)?;
         if !has_members(&record) {
             return Err(Malformed::NUMBER);
         }

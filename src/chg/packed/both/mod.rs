@@ -128,10 +128,10 @@ fn other(storage: Storage) -> Storage {
 impl<P: Store, H: Home<P>> Both<P, H> {
     /// Opens the keys of a frontier with a prefix: in one storage, or, with `moving_to`, during the conversion to
     /// another storage.
+    #[inline]
     pub fn open(plain: P, packed: Option<H>, prefix: &[u8], moving_to: Option<Storage>) -> Self {
-        let either = Either { plain, packed };
         let mut keys = Both {
-            either,
+            either: Either { plain, packed },
             change: None,
         };
         if let Some(to) = moving_to {

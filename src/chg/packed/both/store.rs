@@ -3,7 +3,6 @@
 use crawlspace_host::keyspace::{Keyspace, Result};
 
 use super::super::Packed;
-use super::super::Stored;
 use super::{Both, BothName, Home};
 use crate::chg::group::{FIELD_NAMES, Group, Options};
 use crate::chg::store::Store;
@@ -79,21 +78,21 @@ impl<P: Store, H: Home<P>> Store for Both<P, H> {
         }
     }
 
-    fn group(&mut self, key: &Self::Name) -> Result<Option<Stored>> {
+    fn group(&mut self, key: &Self::Name, group: &mut Group) -> Result<Option<u64>> {
         let two = match key {
-            BothName::One(key) => return self.either.group(key),
+            BothName::One(key) => return self.either.group(key, group),
             BothName::Two(two) => two,
         };
         if self.storage_of(&two.id)? == Storage::Packed {
-            return self.either.group(&two.packed);
+            return self.either.group(&two.packed, group);
         }
         if self.to() == Storage::Plain {
             return Ok(None);
         }
         let read = self.move_with(|plain, _| plain.read(&two.id))?;
-        Ok(read.map(|(entering, fields, _)| Stored {
-            group: entering.group,
-            fields,
+        Ok(read.map(|(entering, fields, _)| {
+            *group = entering.group;
+            fields
         }))
     }
 
