@@ -40,11 +40,13 @@ impl<'a> Args<'a> {
     }
 
     /// Returns the number of unread arguments.
+    #[inline]
     pub fn left(&self) -> usize {
         self.all.len() - self.at
     }
 
     /// Returns the next argument without reading it.
+    #[inline]
     pub fn peek(&self) -> Option<&'a [u8]> {
         self.all.get(self.at).copied()
     }
@@ -115,18 +117,17 @@ impl<'a> Args<'a> {
     }
 
     /// Returns true if the next argument is this keyword, in upper or lower case.
-    #[inline]
+    #[inline(always)]
     pub fn is(&self, word: &str) -> bool {
         let word = word.as_bytes();
         let begins =
             |argument: &[u8]| argument.len() == word.len() && (argument[0] ^ word[0]) & !0x20 == 0;
-        // Most clients send the keyword exactly as it is written here.
-        let is = |argument: &[u8]| *argument == *word || argument.eq_ignore_ascii_case(word);
         self.peek()
-            .is_some_and(|argument| begins(argument) && is(argument))
+            .is_some_and(|argument| begins(argument) && is_keyword(argument, word))
     }
 
     /// Reads the next argument if it is this keyword, in upper or lower case.
+    #[inline]
     pub fn keyword(&mut self, word: &str) -> bool {
         let is = self.is(word);
         self.at += usize::from(is);
@@ -191,4 +192,11 @@ impl<'a> Args<'a> {
         };
         Some(self.wrong_next(&format!("ERR syntax error: {why}")))
     }
+}
+
+/// Returns true if an argument is this keyword of the same length, in upper or lower case.
+#[inline]
+fn is_keyword(argument: &[u8], word: &[u8]) -> bool {
+    // Most clients send the keyword exactly as it is written in the grammar.
+    *argument == *word || argument.eq_ignore_ascii_case(word)
 }

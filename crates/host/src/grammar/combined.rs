@@ -24,6 +24,7 @@ impl<'a, T, S: Shape<'a>, F: Fn(S::Value) -> T> Shape<'a> for Map<S, F> {
         self.0.arg()
     }
 
+    #[inline]
     fn begins(&self, args: &Args<'a>) -> bool {
         self.0.begins(args)
     }
@@ -48,6 +49,7 @@ macro_rules! one_of {
                 Arg::of_parts(self.0, ArgKind::OneOf, vec![$(self.1.$n.arg()),+])
             }
 
+            #[inline]
             fn begins(&self, args: &Args<'a>) -> bool {
                 $(self.1.$n.begins(args))||+
             }
@@ -142,6 +144,7 @@ where
         Arg::of_parts(self.name, ArgKind::Block, parts)
     }
 
+    #[inline]
     fn begins(&self, args: &Args<'a>) -> bool {
         args.is(self.word)
     }
@@ -195,6 +198,7 @@ impl<'a, T: Grammar<'a>> Shape<'a> for Block<T> {
         Arg::of_parts(self.0, ArgKind::Block, T::args())
     }
 
+    #[inline]
     fn begins(&self, args: &Args<'a>) -> bool {
         T::begins(args)
     }
@@ -308,17 +312,30 @@ impl<V> Slot<Vec<V>> for Vec<V> {
 
 /// Reads an option into its slot if the option is the next argument. Refuses a repeated option.
 ///
+/// This function is always inlined, so that the comparison with the keyword of an option that is not the next argument
+/// takes a few instructions.
+///
 /// # Errors
 /// Fails if the option is invalid or repeated.
-#[inline]
+#[inline(always)]
 pub fn take<'a, S: Shape<'a>, T: Slot<S::Value>>(
     option: &S,
     slot: &mut T,
     args: &mut Args<'a>,
 ) -> Result<bool, Error> {
-    if !option.begins(args) {
-        return Ok(false);
+    if option.begins(args) {
+        take_next(option, slot, args)
+    } else {
+        Ok(false)
     }
+}
+
+/// Reads an option that is the next argument.
+fn take_next<'a, S: Shape<'a>, T: Slot<S::Value>>(
+    option: &S,
+    slot: &mut T,
+    args: &mut Args<'a>,
+) -> Result<bool, Error> {
     if slot.is_set() {
         return args.again(&option.arg()).map_or(Ok(false), Err);
     }

@@ -199,6 +199,7 @@ macro_rules! grammar {
             }
 
             #[allow(unused_variables, unreachable_code)]
+            #[inline]
             fn begins(args: &$crate::grammar::Args<'a>) -> bool {
                 $crate::grammar!(@shapes $($head = $head_shape,)*
                     $({ $($option = $option_shape,)* } $($tail = $tail_shape,)*)?);

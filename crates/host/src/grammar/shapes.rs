@@ -257,6 +257,7 @@ impl<'a> Shape<'a> for Flag {
         Arg::word(self.0)
     }
 
+    #[inline]
     fn begins(&self, args: &Args<'a>) -> bool {
         args.is(self.0)
     }
@@ -281,6 +282,7 @@ pub struct After<S> {
 
 impl<S> After<S> {
     /// Puts a keyword before a shape.
+    #[inline]
     pub const fn new(word: &'static str, shape: S) -> After<S> {
         After {
             word,
@@ -307,6 +309,7 @@ impl<'a, S: Shape<'a>> Shape<'a> for After<S> {
         self.shape.arg().after(self.word)
     }
 
+    #[inline(always)]
     fn begins(&self, args: &Args<'a>) -> bool {
         args.is(self.word) && !(self.may_be_value && args.left() == 1)
     }

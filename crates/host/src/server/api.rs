@@ -154,6 +154,7 @@ impl Drop for RmString {
 ///
 /// # Safety
 /// The string lives and is not changed for `'a`.
+#[inline]
 pub(crate) unsafe fn string_bytes<'a>(raw: *const raw::RedisModuleString) -> &'a [u8] {
     let mut len = 0;
     // SAFETY: `raw` is alive by contract.
