@@ -71,6 +71,80 @@ fn waiter_outlives_the_packed_key_and_is_served_from_what_comes_after() {
 }
 
 #[test]
+fn value_that_left_its_key_is_never_used_again() {
+    let (_server, mut f) = real();
+    ok!(f.wire, "DEBUG", "SET-ACTIVE-EXPIRE", "0");
+    let fill = |f: &mut Frontier| {
+        f.add("crawl", "host", 0);
+        // The first command opens the key, and the others use the value without opening it.
+        assert_eq!(f.figure("uris"), 1);
+        f.add("crawl", "host", 0);
+        assert_eq!(f.figure("uris"), 2);
+    };
+    for gone in
+        rows!["PEXPIRE"; "EXPIRE"; "SET"; "RESTORE"; "SWAPDB"; "FLUSHDB"; "FLUSHALL"; "EVAL";]
+    {
+        fill(&mut f);
+        let mut left = 0;
+        match gone {
+            // No command deletes the key: it expires, and a read of the key would delete it.
+            "PEXPIRE" => {
+                ok!(f.wire, "PEXPIRE", KEY, 1);
+                let soon = f.time() + 2;
+                redis_tests::until("the key has expired", || f.time() > soon);
+            }
+            "EXPIRE" => {
+                ok!(f.wire, "EXPIRE", KEY, 1000);
+                assert_eq!(f.figure("uris"), 2);
+                ok!(f.wire, "PEXPIREAT", KEY, 1);
+            }
+            "SET" => {
+                ok!(f.wire, "SET", KEY, "text");
+                f.refused("NEXT", "WRONGTYPE ");
+                ok!(f.wire, "DEL", KEY);
+            }
+            "RESTORE" => {
+                let dump = ok!(f.wire, "DUMP", KEY);
+                f.add("crawl", "host", 0);
+                ok!(f.wire, "RESTORE", KEY, 0, dump.bytes(), "REPLACE");
+                left = 2;
+            }
+            "SWAPDB" => {
+                ok!(f.wire, "SWAPDB", 0, 5);
+            }
+            "EVAL" => {
+                let script = "redis.call('CHG.ADD', ARGV[1], 'crawl', 'host', '0') redis.call('UNLINK', KEYS[1]) return redis.call('CHG.NEXT', ARGV[1])";
+                let leased = f.wire.call(&["EVAL", script, "1", KEY, F]);
+                assert_eq!(leased, Reply::Nil);
+            }
+            _ => {
+                ok!(f.wire, gone, "ASYNC");
+            }
+        }
+        assert_eq!(f.figure("uris"), left, "{gone}");
+        f.add("crawl", "other", 0);
+        assert_eq!(f.figure("uris"), left + 1, "{gone}");
+        f.assert_conserved();
+        ok!(f.wire, "FLUSHALL");
+        assert_eq!(f.figure("uris"), 0, "{gone}");
+    }
+}
+
+#[test]
+fn key_that_is_used_does_not_become_idle() {
+    // Every use of a key adds one to its frequency.
+    let policy = ["--maxmemory-policy", "allkeys-lfu", "--lfu-log-factor", "0"];
+    let server = Options::new().packed().args(&policy).start();
+    let mut f = Frontier::real(&server);
+    f.add("crawl", "host", 0);
+    let before = ok!(f.wire, "OBJECT", "FREQ", KEY).int();
+    for _ in 0..2_000 {
+        f.ok("EXPIRED");
+    }
+    assert!(ok!(f.wire, "OBJECT", "FREQ", KEY).int() > before);
+}
+
+#[test]
 fn waiter_is_served_from_a_packed_key_that_arrives() {
     for arrives in rows!["RENAME"; "COPY"; "RESTORE"; "MOVE"; "SWAPDB";] {
         let (server, mut f) = real();

@@ -7,6 +7,7 @@ use crate::chg::error::{Error, Result};
 use crate::chg::frontier::Frontier;
 use crate::chg::grammar::Now;
 use crate::chg::keys::{GROUP, Heard, ONCE, heard_once, possible_groups};
+use crate::chg::packed::Packed;
 use crate::chg::time::Millis;
 use crate::storage::Storage;
 use crawlspace_host::keyspace::Keyspace;
@@ -19,7 +20,7 @@ use crawlspace_host::server::blocked::BlockedClient;
 use crawlspace_host::server::clock::now_ms;
 use crawlspace_host::server::cluster::in_cluster;
 use crawlspace_host::server::command::{Call, PREFIX_BYTES};
-use crawlspace_host::server::keyspace::RedisKeyspace;
+use crawlspace_host::server::keyspace::{Place, RedisKeyspace};
 use crawlspace_host::server::line::Line;
 use crawlspace_host::server::notify::{Change, is_replicated};
 use crawlspace_host::server::registry::{Cached, Registry};
@@ -46,6 +47,8 @@ pub struct CachedFrontier {
     is_deleted: bool,
     /// The key of a packed frontier.
     packed_key: RmString,
+    /// The place of the packed frontier in memory, so that not every command opens its key.
+    place: Option<Place<Packed>>,
     /// The keys for permission checks: the documented keys, and the shortest possible name of the
     /// hash of a group.
     documented: Vec<RmString>,
@@ -68,13 +71,14 @@ impl CachedFrontier {
         let documented = ONCE.iter().filter(|row| row.documented);
         let packed_key = packed_key(prefix);
         CachedFrontier {
-            frontier: lend(keys, storage, (&packed_key, prefix), |keys| {
+            frontier: lend(keys, storage, (&packed_key, prefix), &mut None, |keys| {
                 Frontier::open(keys, prefix)
             }),
             storage,
             may_change: found.is_none(),
             is_deleted: false,
             packed_key,
+            place: None,
             documented: documented.map(|row| name(row.name.as_bytes())).collect(),
             any_group: name(GROUP.before),
             waiters: Line {
@@ -97,11 +101,13 @@ impl Cached for CachedFrontier {
     }
 
     fn invalidate(&mut self) -> bool {
+        self.place = None;
         self.frontier.invalidate();
         true
     }
 
     fn emptied(&mut self) -> bool {
+        self.place = None;
         self.may_change = true;
         self.is_deleted = true;
         self.frontier.invalidate_all();
@@ -110,6 +116,7 @@ impl Cached for CachedFrontier {
     }
 
     fn role_changed(&mut self) -> bool {
+        self.place = None;
         self.frontier.invalidate_all();
         self.touched.clear();
         // A server that became a master has not looked at its groups before.
@@ -137,18 +144,21 @@ pub fn names() -> Names {
 }
 
 /// Calls `act` with the keys of a frontier, for the storage that the frontier has. After `act`, replicates the changes
-/// of a packed frontier.
+/// of a packed frontier. `place` is the place of the packed frontier, which is updated.
 fn lend<T>(
     keys: &mut RedisKeyspace,
     (storage, moving_to): State,
     (packed_key, prefix): (&RmString, &[u8]),
+    place: &mut Option<Place<Packed>>,
     act: impl FnOnce(&mut FrontierKeys) -> T,
 ) -> T {
     if storage == Storage::Packed || moving_to.is_some() {
         keys.release();
-        let held = Held::new(keys.another(), packed_key.clone());
+        let held = Held::at(keys.lazily_another(), packed_key.clone(), place.take());
         let mut lent = FrontierKeys::open(keys.another(), Some(held), prefix, moving_to);
-        return act(&mut lent);
+        let done = act(&mut lent);
+        *place = lent.parts().1.and_then(Held::take_place);
+        return done;
     }
     let another = keys.another();
     let plain = std::mem::replace(keys, another);
@@ -168,7 +178,8 @@ fn refresh(cached: &mut CachedFrontier, keys: &mut RedisKeyspace, prefix: &[u8])
     if storage != cached.storage {
         cached.storage = storage;
         let key = (&cached.packed_key, prefix);
-        cached.frontier = lend(keys, storage, key, |keys| Frontier::open(keys, prefix));
+        let open = |keys: &mut FrontierKeys| Frontier::open(keys, prefix);
+        cached.frontier = lend(keys, storage, key, &mut None, open);
     }
     cached.may_change = found.is_none();
     cached.is_deleted &= found.is_none();
@@ -183,12 +194,15 @@ fn in_storage<T, E>(
 ) -> std::result::Result<T, E> {
     refresh(cached, keys, prefix);
     let key = cached.packed_key.clone();
-    lend(keys, cached.storage, (&key, prefix), |keys| {
+    let mut place = cached.place.take();
+    let done = lend(keys, cached.storage, (&key, prefix), &mut place, |keys| {
         let done = act(cached, keys);
         // A job may have begun or ended a storage conversion.
         cached.storage = keys.storage();
         done
-    })
+    });
+    cached.place = place;
+    done
 }
 
 /// Calls `act` with a frontier. Opens the frontier if it is not cached.
@@ -328,7 +342,7 @@ pub fn make_packed(call: &mut Call<'_>) -> std::result::Result<bool, String> {
     match found {
         Some(_) => Ok(false),
         None => {
-            let mut held = Held::new(call.keys.another(), packed_key(call.prefix));
+            let mut held = Held::new(call.keys.lazily_another(), packed_key(call.prefix));
             held.store().map_err(|error| error.to_string())?;
             drop(held);
             let prefix = call.prefix;
@@ -455,6 +469,8 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
             let Some(cached) = frontiers.get_mut(db, prefix) else {
                 continue;
             };
+            // The change may have given the key a time to live.
+            cached.place = None;
             // If the packed value is missing, only the markers show that the frontier is packed.
             cached.may_change |= cached.storage != (Storage::Plain, None);
             match heard {

@@ -16,7 +16,7 @@ use crawlspace_host::defrag::Mover;
 use crawlspace_host::keyspace::{KeyType, Keyspace, Result};
 use crawlspace_host::server::api::{Ctx, RmString, selected_db};
 use crawlspace_host::server::command::{Internal, InternalCall, register_internal};
-use crawlspace_host::server::keyspace::{By, RedisKeyspace, Replicated};
+use crawlspace_host::server::keyspace::{By, LazyKeyspace, Place, RedisKeyspace, Replicated};
 use crawlspace_host::server::native::{self, Native, Registered};
 use crawlspace_host::server::notify::Change;
 use crawlspace_host::server::replication::is_heard;
@@ -186,10 +186,12 @@ impl Native for Packed {
 
 /// The packed frontier of a prefix. The first change creates the key.
 pub struct Held {
-    keys: RedisKeyspace,
+    keys: LazyKeyspace,
     key: RmString,
-    /// The value in the key, after it was opened.
+    /// The value in the key, after it was found.
     value: *mut Packed,
+    /// The place of the value, if an earlier command has found it.
+    place: Option<Place<Packed>>,
     /// A new frontier that is not stored in the key yet.
     new: Option<Box<Packed>>,
 }
@@ -201,13 +203,35 @@ pub fn packed_key(prefix: &[u8]) -> RmString {
 
 impl Held {
     /// Opens the frontier in a key. No other code may use this key space.
-    pub fn new(keys: RedisKeyspace, key: RmString) -> Held {
+    pub fn new(keys: LazyKeyspace, key: RmString) -> Held {
         Held {
             keys,
             key,
             value: std::ptr::null_mut(),
+            place: None,
             new: None,
         }
+    }
+
+    /// Opens the frontier in a key, whose value may still be at a place that an earlier command has found.
+    pub fn at(keys: LazyKeyspace, key: RmString, place: Option<Place<Packed>>) -> Held {
+        let mut held = Held::new(keys, key);
+        held.place = place;
+        held
+    }
+
+    /// Returns the place of the value, for the next command.
+    pub fn take_place(&mut self) -> Option<Place<Packed>> {
+        self.place.take()
+    }
+
+    /// Returns a pointer to the value of the key; null if the key does not exist.
+    fn find(&mut self) -> Result<*mut Packed> {
+        if let Some(value) = self.place.as_mut().and_then(Place::pointer) {
+            return Ok(value);
+        }
+        self.place = self.keys.place(&self.key)?;
+        self.keys.native_pointer(&self.key)
     }
 
     /// Stores the frontier, even if it is empty.
@@ -264,15 +288,15 @@ impl Held {
 impl Holder for Held {
     fn with<T>(&mut self, act: impl FnOnce(&mut Packed) -> T) -> Result<T> {
         if self.value.is_null() {
-            self.value = self.keys.native_pointer(&self.key)?;
+            self.value = self.find()?;
             // SAFETY: as below.
             if let Some(packed) = unsafe { self.value.as_mut() } {
                 packed.set_logged(is_heard());
             }
         }
-        // SAFETY: main thread, and this is the only reference, which ends with this call. The key
-        // stays open in `keys`, which only this type uses; nothing deletes the key while a command
-        // or a slice of a job works on its frontier.
+        // SAFETY: main thread, and this is the only reference, which ends with this call. The pointer
+        // was valid when this command or slice of a job found the value, and nothing deletes or moves
+        // the value while a command or a slice of a job works on its frontier.
         match unsafe { self.value.as_mut() } {
             Some(packed) => Ok(act(packed)),
             None => Ok(act(self.new.get_or_insert_default())),
@@ -303,7 +327,7 @@ impl Holder for Held {
 
 impl Home<RedisKeyspace> for Held {
     fn open(plain: &RedisKeyspace, prefix: &[u8]) -> Held {
-        Held::new(plain.another(), packed_key(prefix))
+        Held::new(plain.lazily_another(), packed_key(prefix))
     }
 
     fn store(&mut self) -> Result<()> {

@@ -11,8 +11,9 @@ mod open;
 mod queues;
 mod scans;
 
+use std::cell::OnceCell;
 use std::collections::VecDeque;
-use std::ops::RangeInclusive;
+use std::ops::{Deref, DerefMut, RangeInclusive};
 
 use smallvec::SmallVec;
 
@@ -46,6 +47,34 @@ pub struct RedisKeyspace {
     /// `offer_fields`.
     expected: Option<VecDeque<RmString>>,
     reader: Option<Box<Reader>>,
+}
+
+/// A key space that is created when it is first used. It takes little memory until then.
+pub struct LazyKeyspace {
+    ctx: Ctx,
+    keys: OnceCell<Box<RedisKeyspace>>,
+}
+
+impl LazyKeyspace {
+    fn made(&self) -> &RedisKeyspace {
+        self.keys
+            .get_or_init(|| Box::new(RedisKeyspace::new(self.ctx)))
+    }
+}
+
+impl Deref for LazyKeyspace {
+    type Target = RedisKeyspace;
+
+    fn deref(&self) -> &RedisKeyspace {
+        self.made()
+    }
+}
+
+impl DerefMut for LazyKeyspace {
+    fn deref_mut(&mut self) -> &mut RedisKeyspace {
+        self.made();
+        self.keys.get_mut().expect("just made")
+    }
 }
 
 /// Returns true for a bookkeeping key, which every command may read even if the user has no
@@ -82,6 +111,15 @@ impl RedisKeyspace {
     #[inline]
     pub fn another(&self) -> RedisKeyspace {
         RedisKeyspace::new(self.ctx)
+    }
+
+    /// Creates another key space for the same callback, when it is first used.
+    #[inline]
+    pub fn lazily_another(&self) -> LazyKeyspace {
+        LazyKeyspace {
+            ctx: self.ctx,
+            keys: OnceCell::new(),
+        }
     }
 
     /// Refuses every read of a key that this user may not read, except for exempt keys with this

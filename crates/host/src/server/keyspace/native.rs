@@ -70,29 +70,45 @@ impl Gathered {
     }
 }
 
-/// Number of reads for which a [`Place`] is used before the key is opened again. The server
+/// Number of uses for which a [`Place`] is valid before the key is opened again. The server
 /// considers only opened keys as used, so it would evict a key that is never opened.
-const READS: u32 = 256;
+const USES: u32 = 256;
 
-/// The place in memory of a key's value, for reads that do not open the key. Drop the place when
+/// The place in memory of a key's value, for access without opening the key. Drop the place when
 /// another client changes the key, because the change may give the key a time to live.
 pub struct Place<T> {
-    value: *const T,
+    value: *mut T,
     losses: u64,
-    reads: u32,
+    uses: u32,
 }
 
 impl<T: Native> Place<T> {
     /// Returns the value, unless the key must be opened again.
     pub fn value(&mut self) -> Option<&T> {
-        self.reads = self.reads.checked_sub(1)?;
+        self.count_use()?;
         self.peek()
+    }
+
+    /// Returns a pointer to the value, unless the key must be opened again. The pointer is valid like
+    /// that of [`RedisKeyspace::native_pointer`].
+    pub fn pointer(&mut self) -> Option<*mut T> {
+        self.count_use()?;
+        self.is_valid().then_some(self.value)
+    }
+
+    fn count_use(&mut self) -> Option<()> {
+        self.uses = self.uses.checked_sub(1)?;
+        Some(())
+    }
+
+    fn is_valid(&self) -> bool {
+        self.losses == T::registered().losses()
     }
 
     /// Returns the value without counting a use of the key. Returns `None` if the value may have
     /// moved.
     pub fn peek(&self) -> Option<&T> {
-        if self.losses != T::registered().losses() {
+        if !self.is_valid() {
             return None;
         }
         // SAFETY: main thread; since the place was noted, no value of this type has left its key or
@@ -269,7 +285,7 @@ impl RedisKeyspace {
         Ok(Some(Place {
             value,
             losses: T::registered().losses(),
-            reads: READS,
+            uses: USES,
         }))
     }
 
