@@ -42,11 +42,18 @@ impl Member {
     }
 }
 
+#[inline(always)]
 fn compare<'a>(a: Member, b: Member, id: &impl Fn(u32) -> &'a [u8]) -> Ordering {
     let keys = a.key().cmp(&b.key());
     if keys.is_ne() || a.slot() == b.slot() {
         return keys;
     }
+    compare_ids(a, b, id)
+}
+
+/// Compares two members with the same score. This is rare, so it is not part of the search loops.
+#[inline(never)]
+fn compare_ids<'a>(a: Member, b: Member, id: &impl Fn(u32) -> &'a [u8]) -> Ordering {
     id(a.slot()).cmp(id(b.slot()))
 }
 
