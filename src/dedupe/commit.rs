@@ -22,15 +22,19 @@ use super::merge::{drop_moved, merge, merge_new, take_by_digest, withdraw};
 use super::packed::Part;
 use super::record::Record;
 use super::store::Store;
-use super::undo::{begin_baseline, end_baseline, file_before, note_files};
+use super::undo::{begin_baseline, end_baseline, file_before, note_files, replace_baseline};
 use super::urls;
 use super::wacz::WaczEntry;
-use super::waiting::{count_waiting, may_have_waiting};
+use super::waiting::{count_waiting, may_have_waiting, was_imported_to};
 
 /// Maximum number of records that are copied before they are deleted from the plain hash.
 /// If the commit alternated between copies and deletions, each change would be replicated as a
 /// separate command.
 const MAX_MOVED: usize = 32;
+
+/// Maximum number of hashes, and of WACZ files, of a commit without a pause. Merging this number of hashes takes less time
+/// than a slice.
+const SHORT: u64 = if cfg!(test) { 3 } else { 32 };
 
 /// Number of hashes for which a commit checks whether the crawl already owns them. If the crawl already
 /// owns one of these hashes, another program merged the hashes during the crawl without updating the
@@ -44,16 +48,34 @@ const LOOKED_AT: usize = if cfg!(test) { 2 } else { 8 };
 /// The job fails with `NOCRAWL`, `REMOVING` or `PURGING`, or with `WRONGTYPE` if a key holds another type.
 pub fn commit<K: Store>(crawl: &[u8]) -> Job<K> {
     let crawl = crawl.to_vec();
+    Job::new(async move |lent| Ok(Reply::counts(&Commit::of(&crawl).run(&lent).await?)))
+}
+
+/// Checks that all of these crawls exist and that none of them is being removed.
+///
+/// # Errors
+/// `NOCRAWL`, `REMOVING`; errors of the server.
+pub fn check_committable<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawls: &[&[u8]],
+) -> Result<()> {
+    crawls
+        .iter()
+        .try_for_each(|crawl| Commit::of(crawl).check_exists(index, ks))
+}
+
+/// Returns the job that commits several crawls, one after the other. Its reply contains, for each crawl, the reply
+/// of [`commit`], or null if the commit of this crawl failed.
+pub fn commit_each<K: Store>(crawls: Vec<Vec<u8>>) -> Job<K> {
     Job::new(async move |lent| {
-        let commit = Commit {
-            crawl: &crawl,
-            state: CommitState::default(),
-            continued: false,
-            looked_at: 0,
-            may_wait: false,
-            came_back: false,
-        };
-        commit.run(&lent).await
+        let mut replies = Vec::with_capacity(crawls.len());
+        for crawl in &crawls {
+            let committed = Commit::of(crawl).run(&lent).await;
+            replies.push(committed.map_or(Reply::Nil, |counts| Reply::counts(&counts)));
+            lent.pause().await;
+        }
+        Ok(Reply::Array(replies))
     })
 }
 
@@ -69,14 +91,31 @@ struct Commit<'a> {
     /// True if another program removed the crawl from `allcrawls`, so that the sums in `allcounts`
     /// do not include its counts.
     came_back: bool,
+    /// True if the commit is so small that it needs no pause. No client can write to the crawl meanwhile, so the
+    /// commit does not copy its counts.
+    is_short: bool,
 }
 
 impl Commit<'_> {
-    async fn run<K: Store>(mut self, lent: &Lent<K>) -> Result<Reply> {
+    fn of(crawl: &[u8]) -> Commit<'_> {
+        Commit {
+            crawl,
+            state: CommitState::default(),
+            continued: false,
+            looked_at: 0,
+            may_wait: false,
+            came_back: false,
+            is_short: false,
+        }
+    }
+
+    /// Commits the crawl. Returns the number of new hashes and the number of known hashes.
+    async fn run<K: Store>(mut self, lent: &Lent<K>) -> Result<[u64; 2]> {
         lent.with(|index, ks| self.check(index, ks))?;
         adopt_all(lent).await?;
         let mut swept = false;
         loop {
+            lent.pause().await;
             lent.with(|index, ks| self.look(index, ks))?;
             if lent.with(|index, ks| self.was_cut_short(index, ks))? {
                 self.resume(lent).await?;
@@ -88,12 +127,18 @@ impl Commit<'_> {
                 self.sweep(lent).await?;
                 swept = true;
             } else if lent.with(|index, ks| self.begin(index, ks))? {
-                break;
+                if !self.is_short {
+                    break;
+                }
+                if !lent.with(|index, ks| self.commit_shortly(index, ks))? {
+                    self.sweep(lent).await?;
+                }
+                return Ok([self.state.new, self.state.known]);
             } else {
                 // A plain client may have committed the crawl without updating `src:d`.
                 let files = self.announce_files(lent).await?;
                 lent.with(|index, ks| note_files(index, ks, self.crawl, files))?;
-                return Ok(Reply::counts(&[0, 0]));
+                return Ok([0, 0]);
             }
         }
         self.merge(lent).await?;
@@ -101,11 +146,11 @@ impl Commit<'_> {
         if !lent.with(|index, ks| self.finish(index, ks))? {
             self.sweep(lent).await?;
         }
-        Ok(Reply::counts(&[self.state.new, self.state.known]))
+        Ok([self.state.new, self.state.known])
     }
 
-    /// Checks every condition that can make the commit fail, before the first write.
-    fn check<K: Store>(&self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
+    /// Checks that the crawl exists and is not being removed.
+    fn check_exists<K: Store>(&self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
         let crawl = self.crawl;
         index.under_way.refuse_while_removing(ks, crawl)?;
         index.detect_profile_by(ks, crawl);
@@ -113,6 +158,13 @@ impl Commit<'_> {
         if index.standing(ks, crawl)?.is_none() {
             return Err(Error::NoCrawl(crawl.to_vec()));
         }
+        Ok(())
+    }
+
+    /// Checks every condition that can make the commit fail, before the first write.
+    fn check<K: Store>(&self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
+        let crawl = self.crawl;
+        self.check_exists(index, ks)?;
         index.check_types(ks, Some(crawl))?;
         let counts_key = index.crawls.key(ks, crawl, CrawlKey::Counts);
         for (name, _) in counts::all(ks, &counts_key, b"")? {
@@ -242,7 +294,10 @@ impl Commit<'_> {
             index.set_uncommitted(ks, crawl, true)?;
         }
         self.take_number(index, ks)?;
-        begin_baseline(index, ks, crawl)?;
+        self.is_short = self.would_be_short(index, ks)?;
+        if !self.is_short {
+            begin_baseline(index, ks, crawl)?;
+        }
         if self.continued {
             let added = index.crawls.key(ks, crawl, CrawlKey::Added);
             let merging = index.crawls.key(ks, crawl, CrawlKey::Merging);
@@ -251,6 +306,40 @@ impl Commit<'_> {
             }
         }
         Ok(true)
+    }
+
+    /// Returns true if the commit, which has not begun, needs no pause.
+    fn would_be_short<K: Store>(&self, index: &mut Index<K>, ks: &mut K) -> Result<bool> {
+        let crawl = self.crawl;
+        let walked = if self.continued {
+            CrawlKey::Added
+        } else {
+            CrawlKey::Records
+        };
+        let walked = index.crawls.key(ks, crawl, walked);
+        let waczs = index.crawls.key(ks, crawl, CrawlKey::Waczs);
+        Ok(ks.hash_len(&walked)? <= SHORT
+            && ks.list_len(&waczs)? <= SHORT
+            && !(self.continued && index.has_unseen_fields(ks, crawl)?)
+            && !was_imported_to(index, ks)?)
+    }
+
+    /// Commits a crawl without a pause. Returns false if copies of packed records are left in the plain hash.
+    fn commit_shortly<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<bool> {
+        let crawl = self.crawl;
+        let walked = self.walked_key(index, ks);
+        let records = ks.hash_len(&walked)?;
+        index.places.expect(ks, crawl, records)?;
+        let mut fields = Walk::hash(ks, walked);
+        while !self.merge_slice(index, ks, &mut || true, &mut fields)? {}
+        let [waczs, baseline] =
+            [CrawlKey::Waczs, CrawlKey::Baseline].map(|key| index.crawls.key(ks, crawl, key));
+        let committed = index.crawls.baseline(ks, crawl).files(ks)?;
+        let mut at = 0;
+        while announce_file(index, ks, [&waczs, &baseline], committed, at)? {
+            at += 1;
+        }
+        self.finish(index, ks)
     }
 
     /// Takes the next commit number, and starts the commit with all counts at 0.
@@ -383,7 +472,7 @@ impl Commit<'_> {
                     .set_copied(ks, copied)?;
             }
         }
-        if self.state != before {
+        if self.state != before && !self.is_short {
             index
                 .under_way
                 .set_commit_state(ks, self.crawl, Some(self.state))?;
@@ -465,7 +554,13 @@ impl Commit<'_> {
         let is_counted =
             !self.came_back && index.crawls.state(ks, crawl)? == Some(CrawlState::Committed);
         let mut sums = Vec::new();
-        for (name, n) in counts::all(ks, &baseline, b"merging.")? {
+        let counts_key = index.crawls.key(ks, crawl, CrawlKey::Counts);
+        let merged = if self.is_short {
+            counts::all(ks, &counts_key, b"")?
+        } else {
+            counts::all(ks, &baseline, b"merging.")?
+        };
+        for (name, n) in merged {
             let was = before.iter().find(|(b, _)| *b == name && !self.came_back);
             let was = was.map_or(0, |b| b.1);
             let more = n.saturating_sub(was);
@@ -484,10 +579,14 @@ impl Commit<'_> {
         for (name, sum) in sums {
             counts::set(ks, &index.names().allcounts, &name, sum)?;
         }
-        let more_came = !is_counted && changed_since_commit_began(index, ks, crawl)?;
+        let more_came =
+            !is_counted && !self.is_short && changed_since_commit_began(index, ks, crawl)?;
         ks.delete(&merging)?;
         let number = self.state.number;
-        end_baseline(index, ks, crawl, number)?;
+        if self.is_short {
+            replace_baseline(index, ks, crawl)?;
+        }
+        end_baseline(index, ks, crawl, number, !self.is_short)?;
         index.ledger.record(ks, number, crawl)?;
         index.under_way.set_commit_state(ks, crawl, None)?;
         index.set_uncommitted(ks, crawl, more_came)?;

@@ -334,11 +334,11 @@ command! {
 
 command! {
     prefix "dedupe.commit", "write deny-oom blocking";
-    /// Merges a crawl into the index: all of its hashes become visible at once.
+    /// Merges crawls into the index, in this order: all hashes of a crawl become visible at once.
     ///
-    /// O(N) where N is the number of hashes added since the last commit, in slices
+    /// O(N) where N is the number of hashes added since the last commits, in slices
     pub struct Commit<'a> {
-        crawl: &'a [u8] = CRAWL,
+        crawls: Crawls<'a> = Many(CRAWL),
     }
 }
 

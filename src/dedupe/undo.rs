@@ -14,7 +14,7 @@
 //! A commit renames the `undo.` fields to `merging-undo.`, and saves its own counts in `merging.`
 //! fields. When the commit ends, it deletes both groups of fields.
 
-use crawlspace_host::text::parse_unsigned;
+use crawlspace_host::text::{parse_signed, parse_unsigned};
 
 use super::counts;
 use super::error::Result;
@@ -76,18 +76,67 @@ pub fn begin_baseline<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) 
     Ok(())
 }
 
-/// Ends a commit: the counts of the commit become the baseline.
+/// Makes the current state of a crawl its baseline, at the end of a commit that did not pause.
+pub fn replace_baseline<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
+    let [baseline, counts_key, waczs, unstored] = [
+        CrawlKey::Baseline,
+        CrawlKey::Counts,
+        CrawlKey::Waczs,
+        CrawlKey::Unstored,
+    ]
+    .map(|key| index.crawls.key(ks, crawl, key));
+    let counts = counts::all(ks, &counts_key, b"")?;
+    let mut old: Vec<(Vec<u8>, i64)> = Vec::new();
+    for (field, value) in counts::fields(ks, &baseline)?.iter() {
+        let name = field.strip_prefix(b"baseline.");
+        match name.zip(parse_signed(value)) {
+            Some((name, n)) if counts.iter().any(|(count, _)| count == name) => {
+                old.push((name.to_vec(), n));
+            }
+            _ if name.is_some() || field.starts_with(b"undo.") || field.starts_with(b"merging") => {
+                ks.hash_del(&baseline, field)?;
+            }
+            _ => {}
+        }
+    }
+    for count in counts {
+        if !old.contains(&count) {
+            let field = [b"baseline.", &count.0[..]].concat();
+            ks.hash_set(&baseline, &field, count.1.to_string().as_bytes())?;
+        }
+    }
+    ks.delete(&unstored)?;
+    let files = ks.list_len(&waczs)?;
+    index.crawls.baseline(ks, crawl).set_files(ks, files)
+}
+
+/// Ends a commit. If it `paused`, the counts that it copied become the baseline.
 pub fn end_baseline<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
     crawl: &[u8],
     number: u64,
+    paused: bool,
 ) -> Result<()> {
-    let baseline = index.crawls.key(ks, crawl, CrawlKey::Baseline);
+    if paused {
+        end_copies(index, ks, crawl)?;
+    }
     let mut numbers = index.crawls.baseline(ks, crawl).numbers(ks)?;
     if !numbers.contains(&number) {
         numbers.push(number);
     }
+    let added = index.crawls.key(ks, crawl, CrawlKey::Added);
+    let hashes = index.records_len(ks, crawl)?;
+    let hashes = hashes.saturating_sub(ks.hash_len(&added)?);
+    let baseline = index.crawls.baseline(ks, crawl);
+    baseline.set_seen(ks, hashes)?;
+    baseline.drop_more(ks)?;
+    baseline.set_numbers(ks, &numbers)
+}
+
+/// Makes the counts that a commit copied the baseline.
+fn end_copies<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
+    let baseline = index.crawls.key(ks, crawl, CrawlKey::Baseline);
     let fields = counts::fields(ks, &baseline)?;
     for (field, _) in fields.iter() {
         if [&b"merging-undo."[..], b"baseline.", b"merging."]
@@ -106,13 +155,7 @@ pub fn end_baseline<K: Store>(
         ks.hash_set(&baseline, b"wacz", files.as_ref())?;
         ks.hash_del(&baseline, b"merging-wacz")?;
     }
-    let added = index.crawls.key(ks, crawl, CrawlKey::Added);
-    let hashes = index.records_len(ks, crawl)?;
-    let hashes = hashes.saturating_sub(ks.hash_len(&added)?);
-    let baseline = index.crawls.baseline(ks, crawl);
-    baseline.set_seen(ks, hashes)?;
-    baseline.drop_more(ks)?;
-    baseline.set_numbers(ks, &numbers)
+    Ok(())
 }
 
 /// Stores the number of WACZ files of a committed crawl that is not continued.

@@ -55,7 +55,7 @@ pub(super) async fn may_have_waiting<K: Store>(lent: &Lent<K>, records: u64) -> 
 
 /// Returns true if an importer has written to the index. An importer stores its progress from the
 /// first package on, and stores the time at which it ends.
-fn was_imported_to<K: Store>(index: &mut Index<K>, ks: &mut K) -> Result<bool> {
+pub(super) fn was_imported_to<K: Store>(index: &mut Index<K>, ks: &mut K) -> Result<bool> {
     let names = index.names();
     Ok(index.profile() == Profile::Browsertrix
         && (ks.exists(&names.last_update)

@@ -102,6 +102,41 @@ impl<S: Ask> Index<S> {
             .ask(commit.map(|(new, known)| Committed { new, known }))
     }
 
+    /// Commits several crawls in this order by one command, as [`commit`](Index::commit) does. Returns `None`
+    /// for each crawl whose commit failed: commit such a crawl on its own to get the error.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Index::open("redis://127.0.0.1/", "")?;
+    /// for committed in index.commit_each(&[b"crawl-1", b"crawl-2"])? {
+    ///     println!("{:?}", committed.map(|committed| committed.new));
+    /// }
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`commit`](Index::commit). `NOCRAWL` and `REMOVING` mean that none of the crawls is
+    /// committed. After other errors, some of the crawls may be committed.
+    pub fn commit_each(&self, crawls: &[&[u8]]) -> S::Answer<Vec<Option<Committed>>> {
+        if crawls.is_empty() {
+            return self.server.ask(Call::known(Vec::new()));
+        }
+        let mut commit = self.command("DEDUPE.COMMIT");
+        commit.arg(crawls);
+        let committed = |(new, known)| Committed { new, known };
+        if crawls.len() == 1 {
+            let commit = Call::<(u64, u64)>::new(commit).repeatable().waits();
+            return self
+                .server
+                .ask(commit.map(move |counts| vec![Some(committed(counts))]));
+        }
+        let commit = Call::<Vec<Option<(u64, u64)>>>::new(commit);
+        self.server.ask(commit.repeatable().waits().map(move |all| {
+            let all = all.into_iter();
+            all.map(|counts| counts.map(committed)).collect()
+        }))
+    }
+
     /// Discards the records that the crawl has added since its last commit, or all of its records
     /// if it was never committed (`DEDUPE.CANCEL`). Returns the number of discarded hashes.
     ///

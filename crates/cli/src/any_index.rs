@@ -133,11 +133,24 @@ impl AnyIndex {
     pub fn commit_each(&self, crawls: &[&[u8]]) -> Result<Vec<Result<Committed, Error>>, Error> {
         match self {
             AnyIndex::One(index) => {
+                let together = match index.commit_each(crawls) {
+                    Err(error) if error.is_connection() => return Err(error),
+                    together => together.unwrap_or_default(),
+                };
+                // Commit the others on their own, because one error must not affect other crawls.
                 let batch = Batch::new();
-                let over = index.over(&batch);
-                let commits: Vec<_> = crawls.iter().map(|crawl| over.commit(crawl)).collect();
+                let together = together.into_iter().chain(std::iter::repeat(None));
+                let commits = crawls.iter().zip(together).map(|(crawl, counts)| {
+                    let alone = counts.is_none().then(|| index.over(&batch).commit(crawl));
+                    (counts, alone)
+                });
+                let commits: Vec<_> = commits.collect();
                 batch.send(index.server())?;
-                Ok(commits.into_iter().map(Pending::take).collect())
+                let commits = commits.into_iter().map(|(counts, alone)| match alone {
+                    Some(alone) => alone.take(),
+                    None => Ok(counts.unwrap_or_default()),
+                });
+                Ok(commits.collect())
             }
             AnyIndex::Sharded(index) => index.commit_each(crawls),
         }

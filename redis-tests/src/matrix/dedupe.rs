@@ -70,7 +70,8 @@ const SAMPLES: &[&str] = &rows![
     "REVISIT new <h1> 5 ORIGINAL other 0 9"; "REVISIT new REF uuid SEQ writer 7 <h1> 5 ORIGINAL a 0 9 <h2> 5";
     "REVISIT a NOREF <h1> 5"; "REVISIT a REF u <h1> 5"; "WACZOPEN new new.wacz"; "WACZOPEN a new.wacz";
     "WACZCLOSE a 0 a.wacz sha256:ab 5"; "WACZCLOSE open 0 open.wacz sha256:cd 5";
-    "WACZCLOSE open 0 closed.wacz sha256:cd 5 RENAME"; "WACZLIST a"; "COMMIT open"; "COMMIT a"; "CANCEL open";
+    "WACZCLOSE open 0 closed.wacz sha256:cd 5 RENAME"; "WACZLIST a"; "COMMIT open"; "COMMIT a"; "COMMIT a open";
+    "CANCEL open";
     "CANCEL a"; "RETAIN a"; "RETAIN PURGE a b"; "REMOVE a"; "REQUIRES a"; "REMOVE b a"; "REQUIRES b";
     "REQUIRES b TRANSITIVE"; "REQUIRES REF u"; "REQUIRES REFS 'a 0' 'b 0' FORMAT RESP";
     "REQUIRES a FORMAT JSON"; "REQUIREDBY a"; "STATS"; "STATS a"; "STATS SAMPLES 2"; "CRAWLS"; "CRAWLS COMMITTED";

@@ -4,6 +4,8 @@ use std::os::raw::c_int;
 
 use rustc_hash::FxHashSet;
 
+use crate::dedupe::commit::{self, check_committable};
+use crate::dedupe::error::Error;
 use crate::dedupe::gather::changed_since_commit_began;
 use crate::dedupe::grammar::{Cancel, Commit, Remove, RequiredBy, Requires, Retain};
 use crate::dedupe::job::{Job, Step};
@@ -11,7 +13,6 @@ use crate::dedupe::keys::{CrawlKey, Group, is_bookkeeping};
 use crate::dedupe::removal::{self, check_cancelable, check_removable, references_of};
 use crate::dedupe::requires::{self, Format, Of};
 use crate::dedupe::stats::check_known;
-use crate::dedupe::{commit, error::Error};
 use crawlspace_host::server::acl::{Access, User};
 use crawlspace_host::server::api::{Ctx, RmString};
 use crawlspace_host::server::cluster;
@@ -169,22 +170,34 @@ pub fn submit_repair(call: &mut Call<'_>, job: Job<RedisKeyspace>) -> Result<Ans
 }
 
 impl Act for Commit<'static> {
-    fn act(Commit { crawl }: Commit<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
-        permit(
-            call,
-            &[
-                (Keys::All(Group::Whole), Access::Write),
-                (Keys::Of(crawl, CrawlKey::CONTENT), Access::Read),
-            ],
-        )?;
+    fn act(Commit { crawls }: Commit<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
+        let mut keys = vec![(Keys::All(Group::Whole), Access::Write)];
+        let contents = crawls
+            .iter()
+            .map(|crawl| Keys::Of(crawl, CrawlKey::CONTENT));
+        keys.extend(contents.map(|content| (content, Access::Read)));
+        permit(call, &keys)?;
         // A running commit does not include records added after it began, but this commit does.
         let may_attach = on_index(call, |cached, keys| {
             let index = &mut cached.index;
-            Ok(!index.under_way.is_committing(keys, crawl)?
-                || !changed_since_commit_began(index, keys, crawl)?)
+            if crawls.len() > 1 {
+                check_committable(index, keys, &crawls)?;
+            }
+            for crawl in &crawls {
+                if index.under_way.is_committing(keys, crawl)?
+                    && changed_since_commit_began(index, keys, crawl)?
+                {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
         })?;
-        let id = id(call, JobKind::Grows, "commit", &[crawl]);
-        submit(call, JobKind::Grows, id, commit::commit(crawl), may_attach)
+        let id = id(call, JobKind::Grows, "commit", &crawls);
+        let job = match crawls[..] {
+            [crawl] => commit::commit(crawl),
+            _ => commit::commit_each(owned(&crawls)),
+        };
+        submit(call, JobKind::Grows, id, job, may_attach)
     }
 }
 
@@ -196,10 +209,12 @@ impl Act for Cancel<'static> {
         })?;
         permit_references(call, &[crawl])?;
         claims::cancel_waiters(call.db, call.prefix, crawl);
-        // Cancel a running commit of the same crawl.
+        // Cancel a running commit of the same crawl, even if it also commits other crawls.
         let commit = id(call, JobKind::Grows, "commit", &[crawl]);
         let canceled = Err(Error::Canceled(crawl.to_vec()).to_string());
-        job::abort(&canceled, |id, _| *id == commit);
+        job::abort(&canceled, |id, _| {
+            id.is_same_work(&commit) && id.arguments.iter().any(|other| other == crawl)
+        });
         let id = id(call, JobKind::Shrinks, "cancel", &[crawl]);
         submit(call, JobKind::Shrinks, id, removal::cancel(crawl), true)
     }

@@ -5,6 +5,7 @@
 //! between, the same call completes the operation.
 
 use std::collections::BTreeSet;
+use std::iter::repeat;
 
 use super::marks::{Doing, Marks};
 use super::standing::{Standing, Standings};
@@ -150,20 +151,16 @@ impl<S: Steps> Sharded<S> {
         let run = self.enter_marks(Doing::Commit, &marked).await?;
 
         let has_crawl = self.have(&marked, shards).await?;
-        let batch = Batch::new();
-        let mut others = Vec::new();
-        for (shard, has_crawl) in self.shards()[1..].iter().zip(has_crawl) {
-            let shard = shard.over(&batch);
-            for (&(at, crawl), has_crawl) in left.iter().zip(has_crawl) {
-                if has_crawl {
-                    others.push((at, shard.commit(crawl)));
-                }
-            }
-        }
-        let sent = self.server().step_batch(&batch).await;
+        let wanted = has_crawl.into_iter().map(|has_crawl| {
+            let left = left.iter().zip(has_crawl);
+            let left = left.filter(|(_, has_crawl)| *has_crawl);
+            left.map(|(wanted, _)| *wanted).collect()
+        });
+        let wanted: Vec<Wanted<'_>> = wanted.collect();
+        let (others, sent) = self.commit_in(&self.shards()[1..], &wanted).await;
         let mut counts = vec![None; crawls.len()];
         for (at, other) in others {
-            match other.take() {
+            match other {
                 Ok(committed) => {
                     let sum: Committed = counts[at].unwrap_or_default();
                     counts[at] = Some(sum.plus(committed));
@@ -183,14 +180,12 @@ impl<S: Steps> Sharded<S> {
         sent?;
         noted?;
 
-        let left = those(&sums);
-        let batch = Batch::new();
-        let home = self.home().over(&batch);
-        let at_home: Vec<_> = left.iter().map(|(_, crawl)| home.commit(crawl)).collect();
-        self.server().step_batch(&batch).await?;
+        let (at_home, sent) = self.commit_in(&self.shards()[..1], &[those(&sums)]).await;
+        sent?;
         let mut done = Vec::new();
-        for ((at, crawl), at_home) in left.into_iter().zip(at_home) {
-            let at_home = match at_home.take() {
+        for (at, at_home) in at_home {
+            let crawl = crawls[at];
+            let at_home = match at_home {
                 // The crawl has no records in the home shard and no WACZ files.
                 Err(error) if error.code() == Some(Code::NoCrawl) => {
                     self.commit_unknown_at_home(crawl, error).await
@@ -214,6 +209,43 @@ impl<S: Steps> Sharded<S> {
         let unchanged: Vec<&[u8]> = unchanged.map(|((crawl, _), _)| *crawl).collect();
         self.end(&run, &unchanged, &Marks::default()).await?;
         Ok(sums)
+    }
+
+    /// Commits crawls in shards: sends each shard one call for its crawls. Then commits the crawls that these calls
+    /// did not commit, each on its own. Returns the replies, and the connection error if there was one.
+    async fn commit_in(
+        &self,
+        shards: &[Index<S>],
+        wanted: &[Wanted<'_>],
+    ) -> (Vec<(usize, Result<Committed, Error>)>, Result<(), Error>) {
+        let batch = Batch::new();
+        let asked = shards.iter().zip(wanted).map(|(shard, crawls)| {
+            let ids: Vec<&[u8]> = crawls.iter().map(|(_, crawl)| *crawl).collect();
+            (shard, crawls, shard.over(&batch).commit_each(&ids))
+        });
+        let asked: Vec<_> = asked.collect();
+        let sent = self.server().step_batch(&batch).await;
+        let (mut replies, mut single) = (Vec::new(), Vec::new());
+        for (shard, crawls, asked) in asked {
+            match (asked.take(), &crawls[..]) {
+                (Err(error), [(at, _)]) => replies.push((*at, Err(error))),
+                (asked, _) => {
+                    let counts = asked.unwrap_or_default().into_iter().chain(repeat(None));
+                    for (&(at, crawl), counts) in crawls.iter().zip(counts) {
+                        match counts {
+                            Some(counts) => replies.push((at, Ok(counts))),
+                            None => single.push((at, shard.over(&batch).commit(crawl))),
+                        }
+                    }
+                }
+            }
+        }
+        if sent.is_err() || single.is_empty() {
+            return (replies, sent);
+        }
+        let sent = self.server().step_batch(&batch).await;
+        replies.extend(single.into_iter().map(|(at, reply)| (at, reply.take())));
+        (replies, sent)
     }
 
     /// Returns, for each shard except the home shard, those of these crawls that the shard must commit.
@@ -549,6 +581,9 @@ enum Where {
     /// The home shard, and the shards that list the crawl as uncommitted.
     Uncommitted,
 }
+
+/// Crawls that a shard commits, with their positions in the call.
+type Wanted<'a> = Vec<(usize, &'a [u8])>;
 
 /// Totals of a removal so far.
 #[derive(Default)]

@@ -83,11 +83,18 @@ impl JobId {
         }
     }
 
+    /// Returns true if both jobs do the same kind of work on the same keys, with any arguments.
+    pub fn is_same_work(&self, other: &JobId) -> bool {
+        self.work == other.work && self.has_same_keys(other)
+    }
+
+    fn has_same_keys(&self, other: &JobId) -> bool {
+        (self.kind, self.db) == (other.kind, other.db) && self.prefix == other.prefix
+    }
+
     /// Returns true if both jobs belong to one queue, so that they never run at the same time.
     fn shares_queue(&self, other: &JobId) -> bool {
-        let of = |id: &JobId| (id.kind, id.db);
-        let same_keys = of(self) == of(other) && self.prefix == other.prefix;
-        (self.writes && other.writes && same_keys) || self == other
+        (self.writes && other.writes && self.has_same_keys(other)) || self == other
     }
 }
 

@@ -245,6 +245,52 @@ fn cancel_during_commit_wins() {
 }
 
 #[test]
+fn cancel_ends_the_commit_of_several_crawls() {
+    let (_server, mut c) = DedupeIndex::in_slices(P);
+    c.add("small", 0..10);
+    c.add("a", 5..5 + MANY);
+    c.add("other", 0..20);
+    let mut committer = c.sent("COMMIT small a other");
+    until("the crawl is being committed", || {
+        c.hash("committing").contains_key("a")
+    });
+    assert_eq!(c.ok("CANCEL a"), int(MANY as i64));
+    assert_error(&committer.recv(), "CANCELED", "the committer");
+    assert_eq!(c.set("allcrawls"), ["small"]);
+    c.assert_consistent();
+    assert_eq!(
+        c.ok("COMMIT small other"),
+        array([array([int(0), int(0)]), array([int(10), int(10)])])
+    );
+    assert_eq!(c.counts("allcounts")["totalUrls"], 30);
+    c.assert_consistent();
+}
+
+#[test]
+fn several_crawls_are_committed_in_the_given_order() {
+    let (_server, mut c) = DedupeIndex::start(P);
+    c.add("b", 5..50);
+    c.add("a", 0..10);
+    c.add("c", 100..103);
+    let counts = |new, known| array([int(new), int(known)]);
+    c.refused("COMMIT b unknown a c b", "NOCRAWL");
+    assert_eq!(c.set("allcrawls"), [""; 0]);
+    let replies = [counts(45, 0), counts(5, 5), counts(3, 0), counts(0, 0)];
+    assert_eq!(c.ok("COMMIT b a c b"), array(replies));
+    let expected = [&["a"; 5][..], &["b"; 45]].concat();
+    assert_eq!(c.owners(0..50), expected);
+    assert_eq!(c.counts("allcounts")["totalUrls"], 58);
+    // Crawls that are continued.
+    c.add("a", [5, 60]);
+    c.add("c", [60]);
+    c.ok("REVISIT c #0 100");
+    assert_eq!(c.ok("COMMIT c a"), array([counts(1, 0), counts(0, 1)]));
+    assert_eq!(c.owners([60]), ["c"]);
+    assert_eq!(c.counts("allcounts")["dupeUrls"], 1);
+    c.assert_consistent();
+}
+
+#[test]
 fn a_second_committer_attaches_to_the_running_commit() {
     let (_server, mut c) = DedupeIndex::in_slices(P);
     c.add("a", 0..MANY);
