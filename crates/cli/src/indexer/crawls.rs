@@ -8,11 +8,15 @@ use super::report::{CommittedCrawl, Event, Failed, LeftInPlace};
 use super::scripts::SET_ASIDE;
 use super::{Error, Listed, Work};
 use crate::any_index::AnyIndex;
-use crawlspace_client::dedupe::{CrawlState, Doing, Listed as Which, Removed, Retained, Wacz};
-use crawlspace_client::{Ask, Call, Code};
+use crawlspace_client::dedupe::{
+    CrawlState, Doing, Index, Listed as Which, Removed, Retained, Wacz,
+};
+use crawlspace_client::{Ask, Batch, Call, Code, Pending};
 
 /// Maximum number of times the list of crawls is read while other clients remove crawls.
 const MAX_TRIES: usize = 20;
+/// Number of crawls whose state is read per round trip.
+const ASKED: usize = 500;
 /// Number of crawls committed per round trip.
 const COMMITTED: usize = 64;
 /// Age at which a run of Browsertrix's importer is considered dead.
@@ -21,14 +25,14 @@ const LONGEST_RUN: Duration = Duration::from_secs(24 * 3600);
 impl Work<'_> {
     /// Commits the imported crawls in the order of the manifest: the first crawl that has a hash owns it.
     pub(super) fn commit(&self) -> Result<(), Error> {
-        let mut uncommitted: HashSet<Vec<u8>> = self.crawls(Which::Uncommitted)?;
+        let mut crawls = self.queue.crawls()?;
+        let mut uncommitted = self.uncommitted(&crawls)?;
         if let AnyIndex::Sharded(index) = &self.index {
             // Repeat commits that were interrupted after the home shard, to remove their marks.
             let marks = index.unfinished()?.into_iter();
             let marks = marks.filter(|mark| mark.doing == Doing::Commit);
             uncommitted.extend(marks.map(|mark| mark.crawl));
         }
-        let mut crawls = self.queue.crawls()?;
         crawls.retain(|crawl| uncommitted.contains(crawl.as_bytes()));
         let reported = self.report().crawls.len();
         let mut known: HashMap<String, usize> = (0..reported)
@@ -77,7 +81,7 @@ impl Work<'_> {
         }
         let failed_names = self.queue.failed()?;
         for _ in 0..MAX_TRIES {
-            let committed = self.crawls(Which::Committed)?;
+            let committed = self.committed()?;
             let mut kept: HashSet<&[u8]> = listed
                 .crawls
                 .values()
@@ -248,15 +252,67 @@ impl Work<'_> {
 
     /// Returns crawls that Browsertrix set aside for removal, or canceled after merging some of them.
     fn aside(&self) -> Result<Vec<Vec<u8>>, Error> {
-        let crawls = self.index.crawls(None)?.into_iter();
+        let crawls = self.index.home().crawls(None)?.into_iter();
         let is_aside = |state| matches!(state, CrawlState::Outgoing | CrawlState::Canceled);
         let aside = crawls.filter(|crawl| is_aside(crawl.standing.state));
         Ok(aside.map(|crawl| crawl.crawl).collect())
     }
 
-    fn crawls(&self, which: Which) -> Result<HashSet<Vec<u8>>, Error> {
-        let crawls = self.index.crawls(Some(which))?;
-        Ok(crawls.into_iter().map(|crawl| crawl.crawl).collect())
+    /// Returns the committed crawls. The home shard of a sharded index commits last.
+    fn committed(&self) -> Result<HashSet<Vec<u8>>, Error> {
+        let crawls = self.index.home().crawls(Some(Which::Committed))?;
+        let is_purged = |state| matches!(state, CrawlState::Outgoing);
+        let is_one = matches!(self.index, AnyIndex::One(_));
+        let crawls = crawls.into_iter();
+        let crawls = crawls.filter(|crawl| is_one || !is_purged(crawl.standing.state));
+        Ok(crawls.map(|crawl| crawl.crawl).collect())
+    }
+
+    /// Returns those of these crawls that have uncommitted records in any shard, or that other shards have committed
+    /// and the home shard has not.
+    fn uncommitted(&self, crawls: &[String]) -> Result<HashSet<Vec<u8>>, Error> {
+        let mut uncommitted = HashSet::new();
+        for some in crawls.chunks(ASKED) {
+            let batch = Batch::new();
+            let are_in = |shard: &Index, set: &str| -> Pending<Vec<bool>> {
+                let mut members = redis::cmd("SMISMEMBER");
+                members
+                    .arg([shard.prefix(), set.as_bytes()].concat())
+                    .arg(some);
+                batch.ask(Call::new(members).repeatable())
+            };
+            let shards = self.index.shards();
+            let asked: Vec<_> = shards
+                .iter()
+                .map(|shard| {
+                    let committed = (shards.len() > 1).then(|| are_in(shard, "allcrawls"));
+                    (are_in(shard, "uncommittedcrawls"), committed)
+                })
+                .collect();
+            batch.send(self.server)?;
+            let mut open = vec![false; some.len()];
+            let mut at_home: Option<Vec<bool>> = None;
+            for (is_open, committed) in asked {
+                for (open, is_open) in open.iter_mut().zip(is_open.take()?) {
+                    *open |= is_open;
+                }
+                let Some(committed) = committed.map(Pending::take).transpose()? else {
+                    continue;
+                };
+                match &at_home {
+                    None => at_home = Some(committed),
+                    Some(at_home) => {
+                        let states = committed.iter().zip(at_home);
+                        for (open, (is_in, is_at_home)) in open.iter_mut().zip(states) {
+                            *open |= *is_in && !is_at_home;
+                        }
+                    }
+                }
+            }
+            let open = some.iter().zip(open).filter(|(_, open)| *open);
+            uncommitted.extend(open.map(|(crawl, _)| crawl.as_bytes().to_vec()));
+        }
+        Ok(uncommitted)
     }
 }
 

@@ -17,7 +17,7 @@ pub(super) struct Job<'a> {
     pub queue: &'a Queue,
     pub package: &'a Package,
     pub report: Report,
-    /// True if the package is the only one of its crawl in this import.
+    /// True if the package was the only one of its crawl when it was queued.
     pub is_alone: bool,
     pub held: Arc<Held>,
     /// Set by other workers after an error, which ends all work.

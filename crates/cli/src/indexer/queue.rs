@@ -28,6 +28,10 @@ const ENQUEUED: usize = 200;
 /// end.
 const SHARES: usize = 8;
 
+/// End of the name of a sequence whose package was the only one of its crawl when it was queued. Packages that are
+/// queued later come after it in the WACZ list of the crawl, so its worker need not know them.
+const ALONE: &str = "-alone";
+
 /// Stage of an import, with its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
@@ -55,7 +59,7 @@ pub(super) struct Entry {
     pub item: Vec<u8>,
     /// Name of the sequence of calls that adds the package, if it has one already.
     pub run: Option<String>,
-    /// True if the package is the only one of its crawl in this import.
+    /// True if the package was the only one of its crawl when it was queued.
     pub is_alone: bool,
 }
 
@@ -276,7 +280,7 @@ impl Queue {
             ];
             let mut enqueue = self.script(ENQUEUE, &keys, &[self.key("src:later")]);
             enqueue.arg(self.key("src:w:")).arg(&self.token[..]);
-            enqueue.arg(self.key("src:later:"));
+            enqueue.arg(self.key("src:later:")).arg(ALONE);
             for package in some {
                 enqueue.arg(&package.name[..]).arg(&package.crawl[..]);
                 enqueue.arg(package.to_json());
@@ -361,22 +365,20 @@ impl Queue {
         let keys = [stage.queue(), stage.pending(), "src:d", "src:runs"];
         let mut take = self.script(TAKE, &keys, &[]);
         take.arg(self.guard(stage, "")).arg(&self.token[..]);
-        take.arg(self.lease_ms()).arg(self.key("src:w:"));
-        take.arg(most).arg(workers * SHARES);
-        let taken: Vec<(Vec<u8>, String, u64)> =
-            match self.server.ask(Call::new(take).repeatable())? {
-                redis::Value::Int(others) => return Ok(Taken::Others(others.unsigned_abs())),
-                taken => redis::from_redis_value(taken)
-                    .map_err(|error| broken(stage.queue(), error.to_string()))?,
-            };
+        take.arg(self.lease_ms()).arg(most).arg(workers * SHARES);
+        let taken: Vec<(Vec<u8>, String)> = match self.server.ask(Call::new(take).repeatable())? {
+            redis::Value::Int(others) => return Ok(Taken::Others(others.unsigned_abs())),
+            taken => redis::from_redis_value(taken)
+                .map_err(|error| broken(stage.queue(), error.to_string()))?,
+        };
         let (mut entries, mut unreadable) = (Vec::new(), Vec::new());
-        for (item, run, files) in taken {
+        for (item, run) in taken {
             match self.package(&item) {
                 Ok(package) => entries.push(Entry {
                     package,
                     item,
+                    is_alone: run.ends_with(ALONE),
                     run: Some(run).filter(|run| !run.is_empty()),
-                    is_alone: files == 1,
                 }),
                 Err(reason) => {
                     let reason = format!("its entry in {} cannot be read: {reason}", stage.queue());

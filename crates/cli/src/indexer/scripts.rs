@@ -1,9 +1,10 @@
 //! The steps of the queue as Lua scripts: each step is atomic.
 
-/// Queues packages that are neither imported nor queued. Returns how many were new, imported, and queued.
+/// Queues packages that are neither imported nor queued. Returns how many were new, imported, and queued. The name of
+/// the sequence of a package that is the only one of a new crawl gets an ending.
 pub(super) const ENQUEUE: &str = r"
 local q, qset, done, crawls, runs, counts, failed, later = unpack(KEYS)
-local names, run, laters = ARGV[1], ARGV[2], ARGV[3]
+local names, run, laters, alone = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 -- A key of another type is an error before anything is written.
 redis.call('LLEN', q)
 redis.call('LLEN', crawls)
@@ -12,16 +13,16 @@ redis.call('HLEN', counts)
 local have_failed = redis.call('SCARD', failed) > 0
 local wait = redis.call('SCARD', later) > 0
 local listed = {}
-for i = 4, #ARGV, 3 do listed[#listed + 1] = ARGV[i] end
+for i = 5, #ARGV, 3 do listed[#listed + 1] = ARGV[i] end
 if #listed == 0 then return {0, 0, 0} end
 local is_done = redis.call('SMISMEMBER', done, unpack(listed))
 local is_queued = redis.call('SMISMEMBER', qset, unpack(listed))
 local begun = redis.call('HMGET', runs, unpack(listed))
 local begins = redis.call('SCARD', qset) == 0
 local was_done, underway = 0, 0
-local new, items, new_runs, some_crawls, new_names, old, seen = {}, {}, {}, {}, {}, {}, {}
+local new, items, new_runs, some_crawls, new_names, old, seen, is_begun = {}, {}, {}, {}, {}, {}, {}, {}
 for i, name in ipairs(listed) do
-  local crawl, item = ARGV[i * 3 + 2], ARGV[i * 3 + 3]
+  local crawl, item = ARGV[i * 3 + 3], ARGV[i * 3 + 4]
   if is_done[i] == 1 then
     was_done = was_done + 1
   elseif seen[name] or (is_queued[i] == 1 and not (have_failed and redis.call('SREM', failed, name) == 1)) then
@@ -31,10 +32,7 @@ for i, name in ipairs(listed) do
     if have_failed then redis.call('SREM', failed, name) end
     new[#new + 1] = name
     items[#items + 1] = item
-    if not begun[i] then
-      new_runs[#new_runs + 1] = name
-      new_runs[#new_runs + 1] = run
-    end
+    is_begun[name] = begun[i]
     if wait then old[#old + 1] = laters .. name end
     if not new_names[crawl] then
       new_names[crawl] = {}
@@ -48,7 +46,14 @@ if #new > 0 then
   local new_crawls = {}
   for _, crawl in ipairs(some_crawls) do
     local some = new_names[crawl]
-    if redis.call('RPUSH', names .. crawl, unpack(some)) == #some then new_crawls[#new_crawls + 1] = crawl end
+    local is_new = redis.call('RPUSH', names .. crawl, unpack(some)) == #some
+    if is_new then new_crawls[#new_crawls + 1] = crawl end
+    for _, name in ipairs(some) do
+      if not is_begun[name] then
+        new_runs[#new_runs + 1] = name
+        new_runs[#new_runs + 1] = is_new and #some == 1 and run .. alone or run
+      end
+    end
   end
   redis.call('SADD', qset, unpack(new))
   if #new_runs > 0 then redis.call('HSET', runs, unpack(new_runs)) end
@@ -84,7 +89,7 @@ for i = 1, #ARGV, 2 do
 end
 return dropped";
 
-/// Lua functions that return the name and the crawl of an entry; the name is empty for an entry without one.
+/// Lua function that returns the name of an entry, which is empty for an entry without one.
 macro_rules! name_of {
     () => {
         r"
@@ -92,25 +97,20 @@ local function name_of(item)
   local is_json, entry = pcall(cjson.decode, item)
   local name = is_json and type(entry) == 'table' and entry.name
   return type(name) == 'string' and name or ''
-end
-local function crawl_of(item)
-  local is_json, entry = pcall(cjson.decode, item)
-  local crawl = is_json and type(entry) == 'table' and entry.crawlId
-  return type(crawl) == 'string' and crawl ~= '' and crawl or nil
 end"
     };
 }
 
 /// Takes packages, abandoned ones first; a call that is sent twice returns the same packages twice. Browsertrix's
 /// importer removes a package from the queue and sets a guard `1`, which exists longer than its work takes. If such a
-/// package is in `src:d`, it is imported. Returns each package with the name of its sequence and the number of files of
-/// its crawl, if known; or the number of packages held by others.
+/// package is in `src:d`, it is imported. Returns each package with the name of its sequence, if known; or the number of
+/// packages held by others.
 pub(super) const TAKE: &str = concat!(
     name_of!(),
     r"
 local q, pending, done, runs = unpack(KEYS)
-local guards, token, lease, names = unpack(ARGV, 1, 4)
-local most, share = tonumber(ARGV[5]), tonumber(ARGV[6])
+local guards, token, lease = unpack(ARGV, 1, 3)
+local most, share = tonumber(ARGV[4]), tonumber(ARGV[5])
 local others, mine, free, taken = 0, {}, {}, {}
 -- Entries without a name have one guard together.
 local has_nameless = false
@@ -153,9 +153,7 @@ for i = 1, math.min(#free, most) do listed[i] = name_of(free[i]) end
 local begun = redis.call('HMGET', runs, unpack(listed))
 for i, name in ipairs(listed) do
   redis.call('SET', guards .. name, token, 'PX', lease)
-  local crawl = crawl_of(free[i])
-  local files = crawl and begun[i] and redis.call('LLEN', names .. crawl) or 0
-  taken[i] = {free[i], begun[i] or '', files}
+  taken[i] = {free[i], begun[i] or ''}
 end
 return taken"
 );
@@ -219,14 +217,44 @@ end"
     };
 }
 
+/// Lua function that removes entries from a list. Returns a table with those that were in it. The entries are usually the
+/// last ones of the list, so the function replaces the end of the list instead of removing them one by one.
+macro_rules! take_out {
+    () => {
+        r"
+local function take_out(list, items)
+  local wanted, found, kept = {}, {}, {}
+  for _, item in ipairs(items) do wanted[item] = true end
+  if #items > 3 then
+    local tail = redis.call('LRANGE', list, -2 * #items, -1)
+    for i = #tail, 1, -1 do
+      local item = tail[i]
+      if wanted[item] and not found[item] then found[item] = true else kept[#kept + 1] = item end
+    end
+    if next(found) then
+      redis.call('LTRIM', list, 0, -#tail - 1)
+      local last = {}
+      for i = #kept, 1, -1 do last[#last + 1] = kept[i] end
+      if #last > 0 then redis.call('RPUSH', list, unpack(last)) end
+    end
+  end
+  for _, item in ipairs(items) do
+    if not found[item] then found[item] = redis.call('LREM', list, -1, item) == 1 or nil end
+  end
+  return found
+end"
+    };
+}
+
 /// Finishes packages. Returns the number of remaining packages, the total, and for each package 0 if another worker
 /// holds it. A call that is sent twice returns 1 twice.
 pub(super) const LEAVE: &str = concat!(
     progress!(),
+    take_out!(),
     r"
 local pending, into, runs, noted, counts, qset, failed, q, pq, r, pr = unpack(KEYS)
 local guards, token = ARGV[1], ARGV[2]
-local held, next, whole, fails, free = {}, {}, {}, {}, {}
+local held, own, later, whole, fails, free = {}, {}, {}, {}, {}, {}
 for i = 3, #ARGV, 5 do held[#held + 1] = guards .. ARGV[i] end
 local out = {}
 for i, holder in ipairs(redis.call('MGET', unpack(held))) do
@@ -235,15 +263,16 @@ for i, holder in ipairs(redis.call('MGET', unpack(held))) do
     out[i + 2] = (not holder and not redis.call('LPOS', pending, item)) and 1 or 0
   else
     out[i + 2] = 1
-    redis.call('LREM', pending, -1, item)
-    if keep == '1' then next[#next + 1] = item end
+    own[#own + 1] = item
+    if keep == '1' then later[#later + 1] = item end
     if forget == '1' then whole[#whole + 1] = name end
     -- It is in no queue any more, and the next import is to try it again, even if this one comes to no end.
     if fail == '1' then fails[#fails + 1] = name end
     free[#free + 1] = held[i]
   end
 end
-if #next > 0 then redis.call('LPUSH', into, unpack(next)) end
+take_out(pending, own)
+if #later > 0 then redis.call('LPUSH', into, unpack(later)) end
 if #whole > 0 then
   redis.call('HDEL', runs, unpack(whole))
   redis.call('HDEL', noted, unpack(whole))
@@ -337,6 +366,7 @@ return 1";
 /// be counted on its own.
 pub(super) const COUNT_ALL: &str = concat!(
     progress!(),
+    take_out!(),
     r"
 local runs, noted, done, uncommitted, counts, qset, q, pq, r, pr = unpack(KEYS)
 local prefix = ARGV[1]
@@ -349,13 +379,17 @@ redis.call('HLEN', counts)
 local was_noted = redis.call('HMGET', noted, unpack(names))
 local is_done = redis.call('SMISMEMBER', done, unpack(names))
 local is_open = redis.call('SMISMEMBER', uncommitted, unpack(crawls))
-local out, whole, size, urls = {}, {}, 0, 0
+local out, whole, size, urls, items = {}, {}, 0, 0, {}
+for n = 1, #names do
+  -- A revisit would start a removed crawl again.
+  if not was_noted[n] and is_done[n] + is_open[n] > 0 then items[#items + 1] = ARGV[at[n] + 2] end
+end
+local queued = take_out(r, items)
 for n, name in ipairs(names) do
   local from = at[n]
   local item, words = ARGV[from + 2], tonumber(ARGV[from + 5])
   out[n + 2] = 0
-  -- A revisit would start a removed crawl again.
-  if not was_noted[n] and is_done[n] + is_open[n] > 0 and redis.call('LREM', r, -1, item) == 1 then
+  if queued[item] then
     local counted = words == 0 or redis.pcall('DEDUPE.REVISIT', prefix, crawls[n], 'REF', name,
       unpack(ARGV, from + 6, from + 5 + words))
     if type(counted) == 'table' and counted.err then

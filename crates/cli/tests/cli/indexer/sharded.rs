@@ -1,5 +1,7 @@
 //! Tests imports into a sharded index: they give the same index as an import into one prefix.
 
+use std::thread;
+
 use crawlspace_cli::any_index::{AnyIndex, IndexName};
 use crawlspace_client::Server;
 use crawlspace_client::dedupe::{Crawl, Dependent, Located, Of, Required, Sharded, Stats};
@@ -25,6 +27,13 @@ struct Seen {
 }
 
 impl Seen {
+    /// Reads the index that the crawler built.
+    #[track_caller]
+    fn live(stage: &Stage) -> Seen {
+        let live = open(&stage.server.url(), IndexName::Prefix(LIVE.into()));
+        Seen::of(&live, stage)
+    }
+
     /// Reads an index, which must be consistent.
     #[track_caller]
     fn of(index: &AnyIndex, stage: &Stage) -> Seen {
@@ -35,18 +44,16 @@ impl Seen {
         let hashes: Vec<&[u8]> = hashes.iter().map(String::as_bytes).collect();
         let mut crawls = index.crawls(None).unwrap();
         crawls.sort_by(|a, b| a.crawl.cmp(&b.crawl));
-        let ids = crawls.iter().map(|crawl| &crawl.crawl[..]);
-        let requires = ids.clone().map(|crawl| {
+        let requires = of_each(&crawls, |crawl| {
             let mut requires = index.requires(Of::Crawl(crawl), true).unwrap();
             requires.sort_by(|a, b| a.filename.cmp(&b.filename));
             requires
         });
-        let required_by = ids.map(|crawl| {
+        let required_by = of_each(&crawls, |crawl| {
             let mut dependents = index.required_by(crawl).unwrap();
             dependents.sort_by(|a, b| a.crawl.cmp(&b.crawl));
             dependents
         });
-        let (requires, required_by) = (requires.collect(), required_by.collect());
         Seen {
             // Imports write their progress, live crawls do not.
             stats: but!(index.stats().unwrap(), memory: 0, update_progress: None),
@@ -56,6 +63,21 @@ impl Seen {
             required_by,
         }
     }
+}
+
+/// Asks something about each crawl, several at a time, because each answer needs several round trips.
+fn of_each<T: Send>(crawls: &[Crawl], ask: impl Fn(&[u8]) -> T + Sync) -> Vec<T> {
+    const THREADS: usize = 4;
+    let ask = &ask;
+    thread::scope(|scope| {
+        let parts = crawls.chunks(crawls.len().div_ceil(THREADS).max(1));
+        let parts = parts.map(|part| {
+            scope.spawn(move || part.iter().map(|one| ask(&one.crawl)).collect::<Vec<T>>())
+        });
+        let parts: Vec<_> = parts.collect();
+        let of_part = |part: thread::ScopedJoinHandle<'_, Vec<T>>| part.join().expect("answers");
+        parts.into_iter().flat_map(of_part).collect()
+    })
 }
 
 fn open(url: &str, name: IndexName) -> AnyIndex {
@@ -76,15 +98,19 @@ fn assert_once(stage: &Stage, name: &str) {
 /// to the server of the home shard.
 #[track_caller]
 fn assert_once_in(stage: &Stage, url: &str, home: &mut Wire, name: &str) {
+    assert_is(&Seen::live(stage), stage, url, home, name);
+}
+
+/// Fails unless the sharded index of this server is in this state, and the import is over.
+#[track_caller]
+fn assert_is(live: &Seen, stage: &Stage, url: &str, home: &mut Wire, name: &str) {
     let many = sharded(url, name);
     let AnyIndex::Sharded(index) = &many else {
         panic!("a sharded index");
     };
     assert_eq!(index.unfinished().unwrap(), []);
-    let live = open(&stage.server.url(), IndexName::Prefix(LIVE.into()));
-    let live = Seen::of(&live, stage);
     assert!(live.stats.dupe_urls > 0 && live.stats.crawls > 0);
-    assert_eq!(Seen::of(&many, stage), live);
+    assert_eq!(Seen::of(&many, stage), *live);
     assert_over(home, &format!("{{{name}-0}}:"));
 }
 
@@ -270,11 +296,12 @@ fn failover_and_reshard_during_an_import_lose_and_repeat_nothing() {
 }
 
 #[test]
-fn small_files_take_few_commands_of_each_server() {
+fn small_files_take_few_commands_of_all_servers() {
     let shape = with!(Shape, captures: 10, waczs: 1, plain: true);
     let stage = Stage::with("shards commands", Options::new().aof(false), 300, shape);
     let cluster = Cluster::with(3, Options::new().aof(false));
     let url = cluster.url();
+    let live = Seen::live(&stage);
     // Each shard that has records of a file gets its own calls.
     for (shards, commands) in [(3, 15), (12, 20)] {
         let name = format!("few-{shards}");
@@ -284,13 +311,11 @@ fn small_files_take_few_commands_of_each_server() {
         }
         let import = into_shards(stage.import().redis(&url), &name);
         import.without("--shards").succeeds();
-        for node in cluster.nodes() {
-            let calls = sent_to(node);
-            let sent: u64 = calls.values().sum();
-            let most = commands * stage.folder.entries.len() as u64;
-            assert!(sent <= most, "{shards} shards: {sent} commands: {calls:?}");
-        }
+        let calls: Vec<_> = cluster.nodes().iter().map(sent_to).collect();
+        let sent: u64 = calls.iter().flat_map(|calls| calls.values()).sum();
+        let most = commands * stage.folder.entries.len() as u64;
+        assert!(sent <= most, "{shards} shards: {sent} commands: {calls:?}");
         let home = cluster.owner(index.shards()[0].prefix());
-        assert_once_in(&stage, &url, &mut home.wire(), &name);
+        assert_is(&live, &stage, &url, &mut home.wire(), &name);
     }
 }
