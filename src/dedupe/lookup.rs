@@ -6,11 +6,13 @@ use super::digest::Digest;
 use super::error::Result;
 use super::index::Index;
 use super::keys::CrawlKey;
-use super::packed::{Notation, Packed, Value};
+use super::packed::codec::Numbers;
+use super::packed::{Notation, Owned, Packed, Value};
 use super::profile::Profile;
 use super::record::{OriginalText, Parts, Record};
 use super::store::{Store, Stored};
 use super::wacz;
+use crate::texts::sink::Buffer;
 
 /// The original of a hash: the stored record, and the crawl that has it.
 pub struct Original<K: Store> {
@@ -66,6 +68,9 @@ enum Sight {
     /// A full lookup is required.
     Other,
 }
+
+/// The owner of a hash, and the key of the owner's records.
+type QuietOwner<'a, N> = (Owned<'a>, &'a N);
 
 /// Originals of hashes, in the order of the hashes; usually one.
 pub type Found<K> = SmallVec<[Option<Original<K>>; 1]>;
@@ -129,6 +134,60 @@ impl<K: Store> Index<K> {
         record: &mut Value,
         permit: impl Fn(&K::Name) -> Result<()>,
     ) -> Option<Result<Option<UsualOriginal<'a>>>> {
+        let found = self.look_up_quiet(packed, hash, record, |_, _| (), &permit)?;
+        let (Owned { crawl, numbers }, records) = match found {
+            Ok(Some(found)) => found,
+            Ok(None) => return Some(Ok(None)),
+            Err(error) => return Some(Err(error)),
+        };
+        let parts = match numbers {
+            Some(Numbers {
+                wacz_index,
+                date_len,
+                size,
+            }) => Parts::of_numbers(wacz_index, date_len, size, record.len()),
+            None => Parts::of(record),
+        }?;
+        let original = UsualOriginal { crawl, parts };
+        Some(permit(records).map(|()| Some(original)))
+    }
+
+    /// Looks up one hash as [`Index::look_up_usual`] does, and writes the original to `text`, as
+    /// [`Original::write_text`] does. Returns false if there is none. Also returns `None` if the record is not stored in
+    /// fields.
+    pub fn look_up_text<'a>(
+        &'a self,
+        packed: &'a Packed,
+        hash: &[u8],
+        text: &mut OriginalText,
+        permit: impl Fn(&K::Name) -> Result<()>,
+    ) -> Option<Result<bool>> {
+        let begin = |crawl: &[u8], text: &mut OriginalText| {
+            text.extend_from_slice(crawl);
+            text.push(b' ');
+        };
+        let found = self.look_up_quiet(packed, hash, text, begin, &permit)?;
+        let (owned, records) = match found {
+            Ok(Some(found)) => found,
+            Ok(None) => return Some(Ok(false)),
+            Err(error) => return Some(Err(error)),
+        };
+        let size = memchr::memrchr(b' ', text).filter(|_| owned.numbers.is_some())?;
+        // A loaded record may have an empty URL.
+        let has_url = text[size - 1] != b' ';
+        has_url.then(|| permit(records).map(|()| true))
+    }
+
+    /// Finds the owner of a hash in the usual case, and the key of the owner's records.
+    #[inline]
+    fn look_up_quiet<'a, B: Buffer>(
+        &'a self,
+        packed: &'a Packed,
+        hash: &[u8],
+        record: &mut B,
+        begin: impl FnOnce(&[u8], &mut B),
+        permit: &impl Fn(&K::Name) -> Result<()>,
+    ) -> Option<Result<Option<QuietOwner<'a, K::Name>>>> {
         let probe = packed.probe(hash);
         let written = match self.profile() {
             Profile::Document => Notation::Labelled,
@@ -138,21 +197,18 @@ impl<K: Store> Index<K> {
             return None;
         }
         let names = self.names();
-        let found = packed.look_up_one(&probe, record, || {
+        let found = packed.look_up_one(&probe, record, begin, || {
             permit(&names.merged)?;
             permit(&names.allcrawls)
         });
-        let found = match found {
-            Ok(Some(crawl)) => crawl,
-            Ok(None) => return is_sure(self).then_some(Ok(None)),
-            Err(error) => return Some(Err(error)),
-        };
-        let (records, parts) = self.records_if_quiet(found).zip(Parts::of(record))?;
-        let original = UsualOriginal {
-            crawl: found,
-            parts,
-        };
-        Some(permit(records).map(|()| Some(original)))
+        match found {
+            Ok(Some(owned)) => {
+                let records = self.records_if_quiet(owned.crawl)?;
+                Some(Ok(Some((owned, records))))
+            }
+            Ok(None) => is_sure(self).then_some(Ok(None)),
+            Err(error) => Some(Err(error)),
+        }
     }
 
     /// Returns the name of the WACZ file that contains a record, or `None` if the crawl lists no such file.

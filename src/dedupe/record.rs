@@ -66,6 +66,23 @@ impl Parts {
         })
     }
 
+    /// Returns the positions in a value of the documented form with these numbers. `len` is its length. Returns `None`
+    /// if the URL is empty.
+    #[inline]
+    pub fn of_numbers(wacz_index: u64, date_len: usize, size: u64, len: usize) -> Option<Parts> {
+        let digits = |n: u64| n.checked_ilog10().unwrap_or(0) as usize + 1;
+        let date = digits(wacz_index) + 1;
+        let url = date + date_len + 1;
+        let url_end = len.checked_sub(digits(size) + 1)?;
+        (url < url_end).then_some(Parts {
+            wacz_index,
+            size,
+            date,
+            url,
+            url_end,
+        })
+    }
+
     /// Returns true if the parsed value is exactly the documented form of its record. It suffices
     /// to check that it has a size, because numbers have only one form.
     fn is_documented(&self, value: &[u8]) -> bool {
@@ -250,6 +267,23 @@ impl<'a> Record<'a> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn positions_follow_from_the_numbers_of_a_documented_value() {
+        for (wacz, date, url, size) in [
+            (0, "20260319102015", "https://e/ with  spaces", 0),
+            (10, "2026-03-19T10:20:15.123Z", "u", 9_999_999_999),
+        ] {
+            let value = format!("{wacz} {date} {url} {size}");
+            let parts = Parts::of_numbers(wacz, date.len(), size, value.len()).unwrap();
+            let parsed = Parts::of(value.as_bytes()).unwrap();
+            assert_eq!(
+                parts.record(value.as_bytes()),
+                parsed.record(value.as_bytes())
+            );
+        }
+        assert!(Parts::of_numbers(0, 14, 5, "0 20260319102015  5".len()).is_none());
+    }
 
     #[test]
     fn url_with_spaces_round_trips() {

@@ -89,12 +89,13 @@ impl Act for Lookup<'static> {
         if !MAY_BE_SHORT.load(Relaxed) {
             return None;
         }
-        let (hash, as_text) = match (call.words(), call.words()) {
-            (Some([hash]), _) => (hash, false),
-            (_, Some([option, format, hash])) if is_format_record(option, format) => (hash, true),
-            _ => return None,
-        };
         let ctx = call.ctx;
+        let Some([hash]) = call.words() else {
+            let [option, format, hash] = call.words()?;
+            return is_format_record(option, format)
+                .then(|| send_text_shortly(call, hash))
+                .flatten();
+        };
         indexes::with_place(ctx, call.prefix, |index, packed| {
             let user = User::current(ctx);
             let permit = |key: &RmString| user.check(key, Access::Read).map_err(Error::Denied);
@@ -108,11 +109,6 @@ impl Act for Lookup<'static> {
             send_array(ctx, 1);
             match found {
                 None => send_nil(ctx),
-                Some(UsualOriginal { crawl, parts }) if as_text => {
-                    let mut text = OriginalText::new();
-                    parts.write_text(crawl, &record, &mut text);
-                    send_bulk(ctx, &text);
-                }
                 Some(UsualOriginal { crawl, parts }) => {
                     send_hit(ctx, crawl, &parts.record(&record), 5);
                 }
@@ -122,9 +118,38 @@ impl Act for Lookup<'static> {
     }
 }
 
+/// Answers `LOOKUP` of one hash with `FORMAT RECORD` in the usual case.
+fn send_text_shortly(call: &ShortCall<'_>, hash: &[u8]) -> Option<Result<(), String>> {
+    let ctx = call.ctx;
+    indexes::with_place(ctx, call.prefix, |index, packed| {
+        let user = User::current(ctx);
+        let permit = |key: &RmString| user.check(key, Access::Read).map_err(Error::Denied);
+        let mut text = OriginalText::new();
+        let is_found = match index.look_up_text(packed, hash, &mut text, permit)? {
+            Ok(is_found) => is_found,
+            Err(error) => return Some(Err(error.to_string())),
+        };
+        metrics::LOOKUPS.add(1);
+        metrics::HITS.add(is_found.into());
+        send_array(ctx, 1);
+        if is_found {
+            send_bulk(ctx, &text);
+        } else {
+            send_nil(ctx);
+        }
+        Some(Ok(()))
+    })
+}
+
 /// Returns true for the words `FORMAT RECORD`, in upper or lower case.
 fn is_format_record(option: &[u8], format: &[u8]) -> bool {
-    option.eq_ignore_ascii_case(b"FORMAT") && format.eq_ignore_ascii_case(b"RECORD")
+    // Compare all letters at once. No other byte becomes a letter of these words when bit 5 is set: only the
+    // letter in the other case does.
+    let lower = |word: &[u8]| {
+        let word: [u8; 6] = word.try_into().ok()?;
+        Some(word.map(|byte| byte | 0x20))
+    };
+    lower(option) == Some(*b"format") && lower(format) == Some(*b"record")
 }
 
 /// Sends a found record as an array with this number of fields.

@@ -3,10 +3,12 @@
 
 use smallvec::SmallVec;
 
+use super::codec::Numbers;
 use super::crawls::OWNERS;
 use super::field::{Field, Notation};
 use super::place::{RecordSlot, Records};
 use super::{Packed, Value};
+use crate::texts::sink::Buffer;
 
 /// A lookup in progress.
 pub struct Probe<'a> {
@@ -74,51 +76,68 @@ impl Packed {
     }
 
     /// Looks up one field, as [`Packed::look_up`] does. Calls `meanwhile` while memory is being
-    /// prefetched.
+    /// prefetched. Passes the owner to `begin` before it appends the record to `record`.
     ///
     /// # Errors
     /// The error of `meanwhile`.
     #[inline]
-    pub fn look_up_one<E>(
+    pub fn look_up_one<B: Buffer, E>(
         &self,
         probe: &Probe<'_>,
-        record: &mut Value,
+        record: &mut B,
+        begin: impl FnOnce(&[u8], &mut B),
         meanwhile: impl FnOnce() -> Result<(), E>,
-    ) -> Result<Option<&[u8]>, E> {
+    ) -> Result<Option<Owned<'_>>, E> {
         let aimed = self.table.find(probe.hash, |place| {
             self.chunks.prefetch(place);
             true
         });
         meanwhile()?;
-        Ok(aimed.and_then(|place| {
-            if self.is_owned_at(place, &probe.field) {
-                Some(self.read_at(place, record))
-            } else {
-                // Another field has the same tag.
-                self.find(probe, record)
-            }
-        }))
+        let owned = aimed.filter(|&place| self.is_owned_at(place, &probe.field));
+        let owned = match (aimed, owned) {
+            // Another field has the same tag.
+            (Some(_), None) => self.find_owner(&probe.field, probe.hash),
+            (_, owned) => owned,
+        };
+        Ok(owned.map(|place| self.read_at(place, record, begin)))
     }
 
     /// Returns the owner of the field, as the last step of a lookup. Appends the owner's record, if
     /// there is one, to `record`.
     pub(super) fn find(&self, probe: &Probe<'_>, record: &mut Value) -> Option<&[u8]> {
         let place = self.find_owner(&probe.field, probe.hash)?;
-        Some(self.read_at(place, record))
+        Some(self.read_at(place, record, |_, _| ()).crawl)
     }
 
-    /// Returns the owner that the entry at this position names, and appends the owner's record, if
+    /// Returns the owner that the entry at this position names, passes it to `begin`, and appends the owner's record, if
     /// there is one, to `record`.
     #[inline]
-    fn read_at(&self, place: RecordSlot, record: &mut Value) -> &[u8] {
+    fn read_at<B: Buffer>(
+        &self,
+        place: RecordSlot,
+        record: &mut B,
+        begin: impl FnOnce(&[u8], &mut B),
+    ) -> Owned<'_> {
         let (found, chunk) = self.chunks.record(place);
-        let owner = match chunk.crawl() {
-            OWNERS => self.owner_at(place),
-            crawl => {
-                self.codec.decode(chunk.base(), found.rest, record);
-                crawl
-            }
+        let (owner, has_record) = match chunk.crawl() {
+            OWNERS => (self.owner_at(place), false),
+            crawl => (crawl, true),
         };
-        &self.crawls.get(owner).id
+        let crawl = &self.crawls.get(owner).id[..];
+        begin(crawl, record);
+        let numbers = if has_record {
+            self.codec.decode(chunk.base(), found.rest, record)
+        } else {
+            None
+        };
+        Owned { crawl, numbers }
     }
+}
+
+/// The owner of a field.
+pub struct Owned<'a> {
+    /// The crawl that owns the field.
+    pub crawl: &'a [u8],
+    /// Numbers of the owner's record, if the record is stored in fields. Its URL may be empty.
+    pub numbers: Option<Numbers>,
 }

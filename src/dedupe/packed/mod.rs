@@ -41,6 +41,7 @@ use self::crawls::{Crawls, HOLDERS, OWNERS};
 pub use self::encoding::ENVELOPE;
 use self::field::Field;
 pub use self::field::Notation;
+pub use self::lookup::Owned;
 pub use self::scan::Cursor;
 use self::store::Kept;
 use self::table::Table;

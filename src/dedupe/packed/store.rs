@@ -99,7 +99,7 @@ impl Packed {
         match chunk.crawl() {
             OWNERS => out.extend_from_slice(&self.crawls.get(owner_number(record.rest)).id),
             HOLDERS => out.extend_from_slice(holders(record.rest)),
-            _ => self.codec.decode(chunk.base(), record.rest, out),
+            _ => _ = self.codec.decode(chunk.base(), record.rest, out),
         }
     }
 

@@ -14,12 +14,11 @@ mod tests;
 use self::fields::{Fields, Form};
 use self::hosts::Hosts;
 use self::sink::ValueSink;
-use super::Value;
 use crate::texts::bits::{Bits, Writer};
 use crate::texts::builtin;
 use crate::texts::host_of;
 use crate::texts::matcher::PADDING;
-use crate::texts::sink::{Length, Text};
+use crate::texts::sink::{Buffer, Length, Text};
 use crate::texts::table::{self, Number, Table};
 use crate::texts::tables::Tables;
 
@@ -64,6 +63,17 @@ fn split(packed: &[u8]) -> Option<(bool, &[u8], usize)> {
     };
     let body = packed.get(head..head + len)?;
     Some((is_stored, body, head + len))
+}
+
+/// Numbers of a decoded value that is stored in fields.
+#[derive(Clone, Copy)]
+pub struct Numbers {
+    /// Position of the WACZ file in the crawl's list.
+    pub wacz_index: u64,
+    /// Length of the date.
+    pub date_len: usize,
+    /// Size of the record.
+    pub size: u64,
 }
 
 impl Codec {
@@ -178,34 +188,46 @@ impl Codec {
         bits.put(code, length);
     }
 
-    /// Appends the value of a record to `out`. Other bytes may follow the record.
-    pub fn decode(&self, base: Base, packed: &[u8], out: &mut Value) {
+    /// Appends the value of a record to `out`. Other bytes may follow the record. Returns the numbers of a
+    /// value that is stored in fields, and that therefore has the documented form.
+    #[inline]
+    pub fn decode(&self, base: Base, packed: &[u8], out: &mut impl Buffer) -> Option<Numbers> {
         match split(packed) {
             Some((false, body, len)) => {
                 let head = len - body.len();
-                let _ = self.decode_body(base, Bits::new(&packed[head..], body.len()), out);
+                let bits = Bits::new(&packed[head..], body.len());
+                self.decode_body(base, bits, out).flatten()
             }
-            Some((true, body, _)) => out.extend_from_slice(body),
-            None => {}
+            Some((true, body, _)) => {
+                out.append(body);
+                None
+            }
+            None => None,
         }
     }
 
-    fn decode_body(&self, base: Base, mut bits: Bits<'_>, out: &mut Value) -> Option<()> {
+    fn decode_body(
+        &self,
+        base: Base,
+        mut bits: Bits<'_>,
+        out: &mut impl Buffer,
+    ) -> Option<Option<Numbers>> {
         let mut text = Text::new(out);
-        let done = self.decode_text(base, &mut bits, &mut text);
+        let numbers = self.decode_text(base, &mut bits, &mut text);
         (text.finish() <= COMPRESSED).then_some(())?;
-        done
+        numbers
     }
 
+    /// Decodes a value. Returns its numbers if it is stored in fields.
     fn decode_text(
         &self,
         base: Base,
         bits: &mut Bits<'_>,
         text: &mut impl ValueSink,
-    ) -> Option<()> {
+    ) -> Option<Option<Numbers>> {
         let table = self.tables.get(base.table)?;
         let Some((form, wacz)) = read_head(table, bits)? else {
-            return table.decode(bits, text);
+            return table.decode(bits, text).map(|()| None);
         };
         let host = table.classes(Number::Host).read(bits)?;
         let seconds = unzigzag(table.classes(Number::Date).read(bits)?, base.date);
@@ -222,7 +244,12 @@ impl Codec {
         }
         table.decode(bits, text)?;
         text.push(b" ")?;
-        text.push_number(size)
+        text.push_number(size)?;
+        Some(Some(Numbers {
+            wacz_index: wacz,
+            date_len: form.len(),
+            size,
+        }))
     }
 
     /// Returns the length of a record in bytes, or 0 if it is invalid.
@@ -280,8 +307,8 @@ impl Codec {
             &mut Bits::new(&packed[head..], body.len()),
             &mut length,
         )
-        .filter(|()| length.0 <= COMPRESSED)
-        .map(|()| len)
+        .filter(|_| length.0 <= COMPRESSED)
+        .map(|_| len)
         .ok_or_else(|| "a record is malformed".into())
     }
 

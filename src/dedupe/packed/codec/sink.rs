@@ -29,6 +29,11 @@ impl ValueSink for Length {
 impl<B: Buffer> ValueSink for Text<'_, B> {
     #[inline]
     fn push_number(&mut self, mut n: u64) -> Option<()> {
+        if n < 10 {
+            self.room(1)?[0] = b'0' + n as u8;
+            self.advance(1);
+            return Some(());
+        }
         let len = n.checked_ilog10().unwrap_or(0) as usize + 1;
         for digit in self.room(len)?.iter_mut().rev() {
             *digit = b'0' + (n % 10) as u8;

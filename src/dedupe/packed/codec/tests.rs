@@ -4,6 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::dedupe::packed::Value;
 
 fn decoded(codec: &Codec, base: Base, packed: &[u8]) -> Vec<u8> {
     let mut out = Value::from_slice(b"before");
