@@ -214,8 +214,6 @@ fn refer<K: Store>(
         }
         ks.set_add(references, reference)?;
     }
-    if !ks.set_has(&keys.refs, uuid)? {
-        ks.set_add(&keys.refs, uuid)?;
-    }
+    ks.set_add(&keys.refs, uuid)?;
     Ok(())
 }

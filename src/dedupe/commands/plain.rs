@@ -44,11 +44,60 @@ struct Prefixes {
     known: FxHashMap<Box<[u8]>, SmallVec<[c_int; 1]>>,
     /// True if a timer will look for the indexes.
     scheduled: bool,
+    /// Meanings of keys of recent calls. The command that runs after the filter, and later calls, need not search for
+    /// the prefix again.
+    recent: [Option<Meaning>; RECENT],
+}
+
+/// Number of keys whose meaning is cached.
+const RECENT: usize = 16;
+
+/// Meaning of a key: the hash of one packed index.
+struct Meaning {
+    key: SmallVec<[u8; 64]>,
+    prefix: usize,
+    is_merged: bool,
+}
+
+impl Prefixes {
+    fn slot(key: &[u8]) -> usize {
+        usize::from(*key.last().unwrap_or(&0)).wrapping_add(key.len()) % RECENT
+    }
+
+    /// Returns the only hash that a key of a recent call names, with its prefix.
+    fn recall<'k>(&self, key: &'k [u8]) -> Option<(&'k [u8], Document<'k>)> {
+        let meaning = self.recent[Prefixes::slot(key)].as_ref()?;
+        if meaning.key[..] != *key {
+            return None;
+        }
+        let document = if meaning.is_merged {
+            Document::Merged
+        } else {
+            Document::Records(&key[meaning.prefix + RECORDS.len()..])
+        };
+        Some((&key[..meaning.prefix], document))
+    }
+
+    /// Caches the meaning of a key that names one hash only.
+    fn remember(&mut self, key: &[u8], meant: &[(&[u8], Document<'_>)]) {
+        let [(prefix, document)] = *meant else { return };
+        self.recent[Prefixes::slot(key)] = Some(Meaning {
+            key: key.into(),
+            prefix: prefix.len(),
+            is_merged: matches!(document, Document::Merged),
+        });
+    }
+
+    /// Forgets the meanings of keys, because the prefixes of packed indexes changed.
+    fn forget(&mut self) {
+        self.recent = [const { None }; RECENT];
+    }
 }
 
 static PREFIXES: MainThread<Prefixes> = MainThread::new(Prefixes {
     known: FxHashMap::with_hasher(rustc_hash::FxBuildHasher),
     scheduled: false,
+    recent: [const { None }; RECENT],
 });
 
 /// Lengths of these prefixes.
@@ -80,18 +129,30 @@ fn rename(words: &Words<'_>) -> Option<&'static str> {
         8 if words.len() == 3 && is(b"RENAMENX") => return rename_purge(words, "dedupe.renamenx"),
         _ => return None,
     };
-    let prefixes = PREFIXES.try_borrow()?;
-    let mut meant = documents(&prefixes, words.get(1))?;
-    let may_be_packed = meant.any(|(prefix, document)| match document {
+    let mut prefixes = PREFIXES.try_borrow()?;
+    let key = words.get(1);
+    if let Some(meant) = prefixes.recall(key) {
+        return may_be_packed(&prefixes, &meant).then_some(name);
+    }
+    let meant: SmallVec<[_; 1]> = documents(&prefixes, key)?.collect();
+    prefixes.remember(key, &meant);
+    let mut meant = meant.iter();
+    meant
+        .any(|meant| may_be_packed(&prefixes, meant))
+        .then_some(name)
+}
+
+/// Returns true if a hash may have packed fields.
+fn may_be_packed(prefixes: &Prefixes, (prefix, document): &(&[u8], Document<'_>)) -> bool {
+    match document {
         Document::Merged => true,
         // Records of other crawls, such as a crawl that a crawler is writing, are in plain hashes.
         Document::Records(crawl) => {
-            let databases = &prefixes.known[prefix];
+            let databases = prefixes.known.get(*prefix);
             let may_have = |&db: &c_int| indexes::may_have_packed(db, prefix, crawl);
-            databases.is_empty() || databases.iter().any(may_have)
+            databases.is_some_and(|all| all.is_empty() || all.iter().any(may_have))
         }
-    });
-    may_be_packed.then_some(name)
+    }
 }
 
 /// Returns `name` if a call may begin a purge of a packed index.
@@ -117,6 +178,7 @@ fn note(db: c_int, prefix: &[u8], is_packed: bool) {
             LENGTHS.note(prefix.len());
             let databases = if is_packed { vec![db] } else { Vec::new() };
             prefixes.known.insert(prefix.into(), databases.into());
+            prefixes.forget();
         }
     }
     // On a replica, keys of an index other than the packed index change all the time.
@@ -190,6 +252,7 @@ extern "C" fn check(ctx: RawCtx, _: *mut c_void) {
             db += 1;
         }
         prefixes.known = found;
+        prefixes.forget();
         let filters = settings::PLAIN_COMMANDS.get() && !prefixes.known.is_empty();
         let begins = filters && metrics::PLAIN_COMMANDS.get() == 0;
         metrics::PLAIN_COMMANDS.set(filters.into());
@@ -331,11 +394,16 @@ extern "C" fn absorb(ctx: RawCtx, _: *mut c_void) {
 
 /// Returns the hashes of packed indexes that the key of a call may name.
 fn meant(key: &[u8]) -> SmallVec<[(&[u8], Document<'_>); 1]> {
-    let prefixes = PREFIXES.try_borrow();
-    let all = prefixes
-        .as_ref()
-        .and_then(|prefixes| documents(prefixes, key));
-    all.into_iter().flatten().collect()
+    let Some(mut prefixes) = PREFIXES.try_borrow() else {
+        return SmallVec::new();
+    };
+    if let Some(meant) = prefixes.recall(key) {
+        return std::iter::once(meant).collect();
+    }
+    let all = documents(&prefixes, key);
+    let all: SmallVec<[_; 1]> = all.into_iter().flatten().collect();
+    prefixes.remember(key, &all);
+    all
 }
 
 /// Runs `act` on the hash of a packed index that a key names. Returns `None` if the server's own
