@@ -29,9 +29,7 @@ pub fn python(folder: &Path, packages: &[&str]) -> Result<PathBuf, String> {
         return Ok(python);
     }
     create_venv(folder, &["--without-pip"])?;
-    // Python compiles the modules that it imports; compiling all of them takes a third of the installation.
-    let quickly = ["install", "--quiet", "--no-compile"];
-    run(pip(folder)?.args(quickly).args(packages))?;
+    run(pip(folder)?.args(["install", "--quiet"]).args(packages))?;
     std::fs::write(&complete, wanted).expect("the folder is writable");
     Ok(python)
 }
