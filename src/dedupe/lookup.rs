@@ -153,8 +153,8 @@ impl<K: Store> Index<K> {
     }
 
     /// Looks up one hash as [`Index::look_up_usual`] does, and writes the original to `text`, as
-    /// [`Original::write_text`] does. Returns false if there is none. Also returns `None` if the record is not stored in
-    /// fields.
+    /// [`Original::write_text`] does. Returns false if the index does not know the hash. Also returns `None` if the
+    /// record is not stored in fields.
     pub fn look_up_text<'a>(
         &'a self,
         packed: &'a Packed,
