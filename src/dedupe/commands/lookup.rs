@@ -41,8 +41,7 @@ impl Act for Lookup<'static> {
             digests,
         } = asked;
         let ctx = call.ctx;
-        let user = User::current(ctx);
-        let permit = |key: &RmString| user.check(key, Access::Read).map_err(Error::Denied);
+        let permit = may_read(ctx);
         let given = call.last(digests.len());
         on_index(call, |cached, keys| {
             let index = &mut cached.index;
@@ -52,11 +51,11 @@ impl Act for Lookup<'static> {
             if own.is_some() || index.places.packed_key().is_none() {
                 offer(keys, index.profile(), given.zip(&digests));
             }
-            let found = index.look_up(keys, &digests, own, permit)?;
+            let found = index.look_up(keys, &digests, own, &permit)?;
             // Check everything that can fail before the reply begins.
             let mut containers = Vec::new();
             for hit in found.iter().flatten().filter(|_| with_wacz) {
-                containers.push(index.container(keys, hit, permit)?);
+                containers.push(index.container(keys, hit, &permit)?);
             }
             let mut containers = containers.into_iter();
             metrics::LOOKUPS.add(found.len() as u64);
@@ -97,23 +96,14 @@ impl Act for Lookup<'static> {
                 .flatten();
         };
         indexes::with_place(ctx, call.prefix, |index, packed| {
-            let user = User::current(ctx);
-            let permit = |key: &RmString| user.check(key, Access::Read).map_err(Error::Denied);
             let mut record = Value::new();
-            let found = match index.look_up_usual(packed, hash, &mut record, permit)? {
-                Ok(found) => found,
-                Err(error) => return Some(Err(error.to_string())),
-            };
-            metrics::LOOKUPS.add(1);
-            metrics::HITS.add(found.is_some().into());
-            send_array(ctx, 1);
-            match found {
-                None => send_nil(ctx),
-                Some(UsualOriginal { crawl, parts }) => {
+            let found = index.look_up_usual(packed, hash, &mut record, may_read(ctx))?;
+            Some(found.map_err(|error| error.to_string()).map(|found| {
+                begin_short_reply(ctx, found.is_some());
+                if let Some(UsualOriginal { crawl, parts }) = found {
                     send_hit(ctx, crawl, &parts.record(&record), 5);
                 }
-            }
-            Some(Ok(()))
+            }))
         })
     }
 }
@@ -122,23 +112,32 @@ impl Act for Lookup<'static> {
 fn send_text_shortly(call: &ShortCall<'_>, hash: &[u8]) -> Option<Result<(), String>> {
     let ctx = call.ctx;
     indexes::with_place(ctx, call.prefix, |index, packed| {
-        let user = User::current(ctx);
-        let permit = |key: &RmString| user.check(key, Access::Read).map_err(Error::Denied);
         let mut text = OriginalText::new();
-        let is_found = match index.look_up_text(packed, hash, &mut text, permit)? {
-            Ok(is_found) => is_found,
-            Err(error) => return Some(Err(error.to_string())),
-        };
-        metrics::LOOKUPS.add(1);
-        metrics::HITS.add(is_found.into());
-        send_array(ctx, 1);
-        if is_found {
-            send_bulk(ctx, &text);
-        } else {
-            send_nil(ctx);
-        }
-        Some(Ok(()))
+        let found = index.look_up_text(packed, hash, &mut text, may_read(ctx))?;
+        Some(found.map_err(|error| error.to_string()).map(|is_found| {
+            begin_short_reply(ctx, is_found);
+            if is_found {
+                send_bulk(ctx, &text);
+            }
+        }))
     })
+}
+
+/// Returns the check that the user of a call may read a key.
+fn may_read(ctx: Ctx) -> impl Fn(&RmString) -> Result<(), Error> {
+    let user = User::current(ctx);
+    move |key| user.check(key, Access::Read).map_err(Error::Denied)
+}
+
+/// Counts a look-up of one hash, and sends the reply up to the original, or to its end if nothing was found.
+#[inline]
+fn begin_short_reply(ctx: Ctx, is_found: bool) {
+    metrics::LOOKUPS.add(1);
+    metrics::HITS.add(is_found.into());
+    send_array(ctx, 1);
+    if !is_found {
+        send_nil(ctx);
+    }
 }
 
 /// Returns true for the words `FORMAT RECORD`, in upper or lower case.
