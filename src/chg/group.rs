@@ -47,7 +47,7 @@ pub struct Released {
 }
 
 /// Options that an operator or crawler set for a group.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Maximum number of concurrent fetches.
     pub parallel: u64,
@@ -80,7 +80,7 @@ impl Default for Options {
 }
 
 /// A group.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {
     /// True if the frontier knows the group.
     pub known: bool,
@@ -130,75 +130,6 @@ pub struct Limits {
     pub delay: Option<Option<Millis>>,
     /// Number of URIs that the group still accepts; `Some(None)` for no limit.
     pub budget: Option<Option<u64>>,
-}
-
-impl Clone for Group {
-    fn clone(&self) -> Group {
-        let mut group = Group::default();
-        group.clone_from(self);
-        group
-    }
-
-    /// Copies field by field. A derived implementation would make a copy and then move it.
-    fn clone_from(&mut self, other: &Group) {
-        let &Group {
-            known,
-            ours,
-            due,
-            uris,
-            gate,
-            released,
-            backoff,
-            keeps,
-            expired,
-            ref holds,
-            last,
-            away,
-            ref options,
-        } = other;
-        self.known = known;
-        self.ours = ours;
-        self.due = due;
-        self.uris = uris;
-        self.gate = gate;
-        self.released = released;
-        self.backoff = backoff;
-        self.keeps = keeps;
-        self.expired = expired;
-        self.holds.clear();
-        self.holds.extend_from_slice(holds);
-        self.last = last;
-        self.away = away;
-        self.options.clone_from(options);
-    }
-}
-
-impl Clone for Options {
-    fn clone(&self) -> Options {
-        let mut options = Options::default();
-        options.clone_from(self);
-        options
-    }
-
-    /// Copies field by field, as for groups.
-    fn clone_from(&mut self, other: &Options) {
-        let &Options {
-            parallel,
-            gap,
-            delay,
-            budget,
-            blocked,
-            paused,
-            ref gate,
-        } = other;
-        self.parallel = parallel;
-        self.gap = gap;
-        self.delay = delay;
-        self.budget = budget;
-        self.blocked = blocked;
-        self.paused = paused;
-        self.gate.clone_from(gate);
-    }
 }
 
 impl Group {
