@@ -147,12 +147,12 @@ fn leases_of_waiters_are_replicated() {
         let ready = f.key("chg_ready");
         ok!(f.wire, "RPUSH", ready, "plain");
     }
-    for waiter in &mut waiters[..4] {
-        let lease = Lease::only(&waiter.wire.recv());
-        if lease.chg == "a" {
-            f.ok(format!("EXTEND a {} 30", lease.token));
-        }
-    }
+    let leases: Vec<Lease> = waiters[..4]
+        .iter_mut()
+        .map(|waiter| Lease::only(&waiter.wire.recv()))
+        .collect();
+    let lease = leases.iter().find(|lease| lease.chg == "a").unwrap();
+    f.ok(format!("EXTEND a {} 30", lease.token));
     assert_eq!(Lease::only(&waiters[4].wire.recv()).chg, "a");
     server.wait_for_replica_offset(&replica);
     replica
