@@ -21,17 +21,25 @@ use std::process::{Command, Output, Stdio};
 pub fn python(folder: &Path, packages: &[&str]) -> Result<PathBuf, String> {
     let _alone = alone_in(folder);
     let python = folder.join("bin").join("python");
-    // The last step creates this file, so it exists only after the installation is complete.
-    let complete = folder.join("complete");
     let wanted = packages.join(" ");
-    let works = || run(Command::new(&python).args(["-c", ""])).is_ok();
-    if std::fs::read_to_string(&complete).is_ok_and(|there| there == wanted) && works() {
+    if works(folder, &wanted) {
         return Ok(python);
     }
     create_venv(folder, &["--without-pip"])?;
     run(pip(folder)?.args(["install", "--quiet"]).args(packages))?;
-    std::fs::write(&complete, wanted).expect("the folder is writable");
+    complete(folder, &wanted);
     Ok(python)
+}
+
+/// Returns true if an environment has these packages, and its interpreter still runs.
+fn works(folder: &Path, packages: &str) -> bool {
+    let runs = || run(Command::new(folder.join("bin").join("python")).args(["-c", ""])).is_ok();
+    std::fs::read_to_string(folder.join("complete")).is_ok_and(|there| there == packages) && runs()
+}
+
+/// Records that all packages are installed.
+fn complete(folder: &Path, packages: &str) {
+    std::fs::write(folder.join("complete"), packages).expect("the folder is writable");
 }
 
 /// Returns a command that runs pip for the virtual environment in the folder.
@@ -46,11 +54,11 @@ pub fn python(folder: &Path, packages: &[&str]) -> Result<PathBuf, String> {
 pub fn pip(folder: &Path) -> Result<Command, String> {
     let shared = folder.with_file_name("pip");
     let _alone = alone_in(&shared);
-    let program = shared.join("bin").join("pip");
-    if run(Command::new(&program).arg("--version")).is_err() {
+    if !works(&shared, "pip") {
         create_venv(&shared, &[])?;
+        complete(&shared, "pip");
     }
-    let mut pip = Command::new(program);
+    let mut pip = Command::new(shared.join("bin").join("pip"));
     pip.arg("--python")
         .arg(folder.join("bin").join("python"))
         .arg("--disable-pip-version-check");

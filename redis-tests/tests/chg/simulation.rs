@@ -9,7 +9,11 @@ use redis_tests::{Rng, Server};
 
 #[test]
 fn a_crawl_with_crashing_stalling_and_duplicate_workers_keeps_every_promise() {
-    crawl(Size::tenth(), Rng::new("chg_simulation"));
+    let size = Size {
+        uris: 50_000,
+        ..Size::tenth()
+    };
+    crawl(size, Rng::new("chg_simulation"));
 }
 
 #[test]
