@@ -114,8 +114,9 @@ test-all:
 	    --packed dedupe=both:: --packed '$(PACKED_FRONTIERS)' --packed '$(PACKED_TOOL)' \
 	    --also 'make test-docs' --also 'make demo' $(if $(ALSO),--also '$(ALSO)')
 
+# The module has no documentation tests, and would be built for this.
 test-docs:
-	@$(CARGO) test --doc $(TESTED)
+	@$(CARGO) test --doc $(subst --package crawlspace --,--,$(TESTED))
 
 # Tests that have a full size: those of third-party programs, and some others.
 FULL_SIZES := peers:: packed_index_serves_plain_clients python_workers interrupted_request_is_repeated killed_server_continues
@@ -187,8 +188,7 @@ lint: ## Check formatting, clippy, documentation, and licences and advisories of
 	@$(CARGO) fmt --version >/dev/null 2>&1 && $(CARGO) clippy --version >/dev/null 2>&1 || rustup component add rustfmt clippy
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	$(CARGO) clippy --package crawlspace --package crawlspace-host --no-default-features --all-targets -- -D warnings
-	$(CARGO) clippy --package crawlspace-client --no-default-features -- -D warnings
+	$(CARGO) clippy --package crawlspace --package crawlspace-host --package crawlspace-client --no-default-features -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
 	@scripts/words
 	@scripts/crates
