@@ -43,7 +43,7 @@ pub fn move_to<K: Movable>(to: Storage, now: Millis) -> Job<K> {
                 let is_wide = ks.packed(|packed| packed.has_wide_leases())?;
                 if to == Storage::Plain && is_wide == Some(true) {
                     return Err(Error::Known(
-                        "plain keys cannot hold leases that use LATER or GATE, or that have several URIs; wait until all of these leases have expired"
+                        "plain keys cannot hold leases that use LATER or GATE, or that have several URIs; send CHG.UNPACK again when CHG.RELEASE has ended these leases"
                             .to_owned(),
                     ));
                 }

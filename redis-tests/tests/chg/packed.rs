@@ -226,7 +226,11 @@ fn deleted_marker_comes_back_and_a_plain_key_in_its_place_is_refused() {
             problems.iter().any(|problem| problem.contains(&key)),
             "{problems:?}"
         );
+        let error = f.err("REPAIR");
+        assert!(error.contains(&key), "{error}");
         ok!(f.wire, "DEL", &key);
+        f.ok("REPAIR");
+        assert_eq!(ok!(f.wire, "TYPE", &key), kind, "{name}");
         f.add("crawl", "host", now + 5);
         f.assert_conserved();
     }

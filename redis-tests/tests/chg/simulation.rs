@@ -1,6 +1,5 @@
-//! A crawl of a hundred thousand fetches with workers that crash, stall and repeat requests: no two
-//! leases of a group overlap, no pause is too short, and no URI is lost. (`make simulate` runs ten
-//! times as many fetches.)
+//! Crawls with workers that crash, stall and repeat requests: no two leases of a group overlap, no
+//! pause is too short, and no URI is lost. (`make simulate` runs a million fetches.)
 
 use std::time::Duration;
 

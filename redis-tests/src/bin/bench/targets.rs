@@ -25,6 +25,7 @@ targets! {
     UNKNOWN_LOOKUP       "D0" "instructions of `LOOKUP` of an unknown hash, packed"   AtMost(7_500.0, "instructions");
     LOOKUP_PLAIN         "D1" "rate of `LOOKUP` on plain keys against `HGET`"         AtLeast(0.45);
     LOOKUP_PACKED        "D1" "rate of `LOOKUP` on a packed index against `HGET`"     AtLeast(0.65);
+    LOOKUP_RECORD        "D1" "rate of `LOOKUP … FORMAT RECORD` against `HGET`"       AtLeast(0.75);
     LOOKUP_PACKED_LARGE  "D1" "the same at 10 million hashes"                         AtLeast(1.2);
     SCRIPT_PLAIN         "D2" "rate of `LOOKUP` on plain keys against a script"       AtLeast(1.4);
     SCRIPT_PACKED        "D2" "rate of `LOOKUP` on a packed index against a script"   AtLeast(2.8);

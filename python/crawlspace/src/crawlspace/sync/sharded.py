@@ -151,8 +151,9 @@ class ShardedIndex:
     def commit(self, crawl: Bytes) -> Committed:
         """Merges a finished crawl into the index: commits it in all shards, in the home shard last.
 
-        After an error, call it again: the result then covers the whole commit. If several clients commit the same crawl
-        at the same time, no result counts a hash twice, but hashes that another client has committed may be missing.
+        After an error, call it again: the result then covers the whole commit, except for the counts of a shard whose
+        reply was lost. If several clients commit the same crawl at the same time, no result counts a hash twice, but
+        hashes that another client has committed may be missing.
         """
         crawl = data(crawl)
         shards = self.shards()

@@ -95,6 +95,7 @@ fn findings(
         redis_tests::rows![
             "D1", PLAIN, one, plain, hget, targets::LOOKUP_PLAIN;
             "D1", PACKED, one, packed, hget, targets::LOOKUP_PACKED;
+            "D1", RECORD, one, text, hget, targets::LOOKUP_RECORD;
             "D1", "unknown hashes, plain keys", missing, plain_none, hget_none, Goal::Known;
             "D1", "unknown hashes, packed", missing, packed_none, hget_none, Goal::Known;
             "D2", PLAIN, script, plain, lua, targets::SCRIPT_PLAIN;
@@ -108,7 +109,7 @@ fn findings(
         hget = hget.cpu(), plain = plain.cpu(), ratio = over(plain, hget),
         missing = shown(plain_none), hget_missing = shown(hget_none));
     note!(found, "packed.md";
-        packed = packed.cpu(), ratio = over(packed, hget), over_plain = over(packed, plain),
+        packed = packed.cpu(), ratio = over(packed, hget), text = over(text, hget), over_plain = over(packed, plain),
         missing = shown(packed_none), hget_missing = shown(hget_none));
     note!(found, "script.md";
         lua = lua.cpu(), plain = over(plain, lua), packed = over(packed, lua), text = over(text, lua));
