@@ -25,6 +25,8 @@ const PACKAGES: [(&str, &[&str], &str); 4] = [
 ];
 /// Number of worker processes.
 const WORKERS: usize = 4;
+/// Number of tasks of a worker that uses asyncio.
+const TASKS: i64 = 3;
 /// Each payload is found under this many URLs.
 const COPIES: usize = 3;
 
@@ -95,7 +97,8 @@ struct Crawl {
     folder: tempfile::TempDir,
     url: String,
     pages: usize,
-    workers: Vec<Program>,
+    /// The running workers, each with the number of its log.
+    workers: Vec<(usize, Program)>,
     started: usize,
 }
 
@@ -144,13 +147,13 @@ impl Crawl {
         if self.started % 2 == 1 {
             worker.arg("aio");
         }
-        self.workers.push(Program::start(worker));
+        self.workers.push((self.started, Program::start(worker)));
         self.started += 1;
     }
 
     /// Kills a worker and starts another one.
     fn kill_worker(&mut self, number: usize) {
-        drop(self.workers.remove(number).kill9());
+        drop(self.workers.remove(number).1.kill9());
         self.start_worker();
     }
 
@@ -176,12 +179,12 @@ impl Crawl {
     fn until_counted(&mut self, records: usize) {
         let minutes = Duration::from_secs(sized(120, 600));
         let counted = within(minutes, || {
-            for worker in &mut self.workers {
+            for (_, worker) in &mut self.workers {
                 assert!(worker.ended().is_none(), "{}", worker.errors());
             }
             (self.records().counted >= records as i64).then_some(())
         });
-        let errors = self.workers.iter().map(Program::errors);
+        let errors = self.workers.iter().map(|(_, worker)| worker.errors());
         assert!(
             counted.is_some(),
             "{} of {records} records: {:?}",
@@ -203,10 +206,17 @@ impl Crawl {
         });
         let counts = ok!(c, "CHG.COUNT", "{f}:", "crawl-1");
         assert!(done.is_some(), "{counts:?}");
-        for worker in &mut self.workers {
+        // A worker that replaced a killed one may still be starting. The worker with asyncio has several tasks.
+        let tasks = |(number, _): &(usize, Program)| if number % 2 == 1 { TASKS } else { 1 };
+        let waiters: i64 = self.workers.iter().map(tasks).sum();
+        until("all workers wait for a lease", || {
+            let info = ok!(c, "CHG.INFO", "{f}:");
+            info.find("waiters").map(|count| count.int()) == Some(waiters)
+        });
+        for (_, worker) in &mut self.workers {
             worker.interrupt();
         }
-        for worker in self.workers.drain(..) {
+        for (_, worker) in self.workers.drain(..) {
             let ended = worker.end();
             assert!(ended.status.success(), "{}", ended.errors);
         }
