@@ -51,36 +51,58 @@ fn capture(hash: u64, n: u64) -> (String, String) {
     )
 }
 
+/// The index of a history, and the programs that write to it.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    /// A plain index, to which Browsertrix's programs and commands of the module write.
+    Plain,
+    /// The same, on an index that is packed and unpacked.
+    Packed,
+    /// An index that is packed and unpacked, to which only Browsertrix's programs write. They must get the same
+    /// replies as from a server without the module.
+    Compared,
+}
+
 #[test]
 fn nothing_counts_twice_regardless_of_the_writer() {
-    play("browsertrix", false);
+    play("browsertrix", Kind::Plain);
 }
 
-/// Runs the same programs on an index that is packed and unpacked.
 #[test]
 fn packed_index_serves_plain_clients() {
-    play("browsertrix-packed", true);
+    play("browsertrix-packed", Kind::Packed);
 }
 
-fn play(name: &str, is_packed: bool) {
+#[test]
+fn packed_index_serves_plain_clients_as_plain_keys_do() {
+    play("browsertrix-compared", Kind::Compared);
+}
+
+fn play(name: &str, kind: Kind) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dedupe-node");
     let node = match node(&folder, &["ioredis"]) {
         Ok(node) => node,
         Err(reason) => return left_out("ioredis", &reason),
     };
-    let crawlers = |server: &Server| {
+    let crawlers = |server: &Server, oracle: Option<&Server>| {
         let script = "tests/dedupe/browsertrix/crawlers.js";
         let mut command = Command::new(&node);
         command
             .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join(script))
             .env("NODE_PATH", folder.join("node_modules"))
             .env("PORT", server.port().to_string());
+        if let Some(oracle) = oracle {
+            command.env("ORACLE", oracle.port().to_string());
+        }
         let mut script = Script::start(command);
         assert_eq!(script.line(), "ready");
         script
     };
-    let begin = |_: &mut Rng| Beside::new(&crawlers, is_packed);
-    let histories = if is_packed { sized(8, 1000) } else { 8 };
+    let begin = |_: &mut Rng| Beside::new(&crawlers, kind);
+    let histories = match kind {
+        Kind::Plain => 8,
+        Kind::Packed | Kind::Compared => sized(8, 1000),
+    };
     history::play(name, (histories * STEPS, STEPS), begin, drop);
 }
 
@@ -211,13 +233,12 @@ struct Beside {
     /// `removedCrawls` and `removedCrawlSize`, if they exist.
     tracked: Option<[i64; 2]>,
     made: u64,
-    /// True if the index is packed and unpacked in between.
-    is_packed: bool,
-    _server: Server,
+    kind: Kind,
+    _servers: (Server, Option<Server>),
 }
 
 impl Beside {
-    fn new(crawlers: &impl Fn(&Server) -> Script, is_packed: bool) -> Beside {
+    fn new(crawlers: &impl Fn(&Server, Option<&Server>) -> Script, kind: Kind) -> Beside {
         let (server, mut c) = DedupeIndex::on(Options::new().plain(), P);
         ok!(
             c,
@@ -226,21 +247,22 @@ impl Beside {
             "crawlspace.dedupe-profile",
             "browsertrix"
         );
-        if is_packed {
+        if kind != Kind::Plain {
             let setting = "crawlspace.dedupe-plain-commands";
             ok!(c, "CONFIG", "SET", setting, "yes");
         }
+        let oracle = (kind == Kind::Compared).then(|| Options::new().no_module().start());
         Beside {
             c,
-            crawlers: crawlers(&server),
+            crawlers: crawlers(&server, oracle.as_ref()),
             crawls: BTreeMap::new(),
             owners: BTreeMap::new(),
             finished: BTreeSet::new(),
             waiting: BTreeMap::new(),
             tracked: None,
             made: 0,
-            is_packed,
-            _server: server,
+            kind,
+            _servers: (server, oracle),
         }
     }
 
@@ -270,6 +292,7 @@ impl Beside {
         let said = self.crawlers.line();
         let told = vec![b"#".to_vec(), step.as_bytes().to_vec()];
         log.note(&told, &Reply::Bulk(said.clone().into_bytes()));
+        assert!(["done", "cut"].contains(&said.as_str()), "{said}");
         said == "done"
     }
 
@@ -523,7 +546,7 @@ impl Beside {
         if !may {
             return Ok(());
         }
-        if self.is_packed {
+        if self.kind == Kind::Packed {
             self.refuses_purge(log)?;
         }
         let list = kept
@@ -786,7 +809,16 @@ impl Stage for Beside {
         rng.shuffle(&mut known);
         let any = known.first().cloned();
         let settled = self.any(rng, |crawl| crawl.state == State::Committed);
-        let step = match rng.below(if self.is_packed { 120 } else { 100 }) {
+        let drawn = match self.kind {
+            Kind::Plain => rng.below(100),
+            Kind::Packed => rng.below(120),
+            // Neither a purge nor a write by the module.
+            Kind::Compared => match rng.below(65) {
+                theirs @ 0..45 => theirs,
+                storage => storage + 55,
+            },
+        };
+        let step = match drawn {
             100..=113 => Some(Step::Ours("PACK", Vec::new())),
             114.. => Some(Step::Ours("UNPACK", Vec::new())),
             0..=4 => {
@@ -842,7 +874,10 @@ impl Stage for Beside {
             95..=96 => Some(Step::Ours("CHECK", Vec::new())),
             _ => Some(Step::Ours("REPAIR", Vec::new())),
         };
-        step.unwrap_or_else(|| Step::Add(self.fresh("c"), hash, n))
+        step.unwrap_or_else(|| match self.kind {
+            Kind::Compared => Step::Start(self.fresh("c"), self.fresh("w"), true),
+            Kind::Plain | Kind::Packed => Step::Add(self.fresh("c"), hash, n),
+        })
     }
 
     fn run(&mut self, step: &Step, log: &mut Log) -> Verdict {

@@ -3,11 +3,51 @@
 //
 // Reads steps, one JSON object per line, and prints `done` or `cut` after each step. Each crawl has one
 // crawler. If a step has the member `cut`, the crawler dies after this number of replies.
+//
+// If ORACLE is the port of a second server, it gets the same commands, and all replies must be equal.
 
+const assert = require("node:assert");
 const readline = require("node:readline");
 const Redis = require("ioredis");
 
-const redis = new Redis({ host: "127.0.0.1", port: Number(process.env.PORT) });
+const connect = (port) => new Redis({ host: "127.0.0.1", port: Number(port) });
+const ours = connect(process.env.PORT);
+const oracle = process.env.ORACLE && connect(process.env.ORACLE);
+const redis = oracle ? both(ours, oracle) : ours;
+
+/** Sends each command on both connections, and throws an error if the replies differ. */
+function both(one, other) {
+  const proxy = new Proxy(one, {
+    get: (_, name) => (...words) => {
+      // Cursors differ.
+      if (name === "hscan") return one.hscan(...words);
+      const sent = [one[name](...words), other[name](...words)];
+      if (name === "pipeline") return both(...sent);
+      if (sent[0] === one) return proxy; // a command of a pipeline
+      return Promise.all(sent).then(([reply, right]) => {
+        const sorted = (list) => (["smembers", "sdiff"].includes(name) ? [...list].sort() : list);
+        assert.deepStrictEqual(sorted(reply), sorted(right), [name, ...words].join(" "));
+        return reply;
+      });
+    },
+  });
+  return proxy;
+}
+
+/** Reads whole hashes from the first server, and compares them with those of the oracle. */
+async function compare(keys) {
+  for (const key of keys) {
+    await redis.hlen(key);
+    const found = {};
+    let cursor = "0";
+    do {
+      const [next, fields] = await ours.hscan(key, cursor, "COUNT", 7);
+      for (let i = 0; i < fields.length; i += 2) found[fields[i]] = fields[i + 1];
+      cursor = next;
+    } while (cursor !== "0");
+    assert.deepStrictEqual(found, { ...(await oracle.hgetall(key)) }, key);
+  }
+}
 
 class Death extends Error {}
 let left = Infinity;
@@ -199,11 +239,16 @@ async function main() {
     const step = JSON.parse(line);
     left = step.cut ?? Infinity;
     try {
-      await steps[step.step](step);
-      console.log("done");
+      let said = "done";
+      await steps[step.step](step).catch((error) => {
+        if (!(error instanceof Death)) throw error;
+        said = "cut";
+      });
+      if (oracle) await compare(["alldupes", records(step.crawl)]);
+      console.log(said);
     } catch (error) {
-      if (!(error instanceof Death)) throw error;
-      console.log("cut");
+      console.log(`failed: ${error.message.replaceAll("\n", " ")}`);
+      throw error;
     }
   }
   redis.disconnect();
