@@ -75,11 +75,11 @@ const MEASURED: &[(&str, &[&str])] = &[
         &[
             "| a group whose URIs the crawler keeps | {ours|  | memory per group, URIs kept elsewhere |} B \
              | {ours|  | memory per group, URIs kept elsewhere, packed |} B |",
-            "| a stored URI, with one URI per group | {ours|  | memory per kept URI, 1 in each group |} B \
+            "| a kept URI, with one URI per group | {ours|  | memory per kept URI, 1 in each group |} B \
              | {ours|  | memory per kept URI, 1 in each group, packed |} B |",
-            "| a stored URI, with ten URIs per group | {ours|  | memory per kept URI, 10 in each group |} B \
+            "| a kept URI, with ten URIs per group | {ours|  | memory per kept URI, 10 in each group |} B \
              | {ours|  | memory per kept URI, 10 in each group, packed |} B |",
-            "| a stored URI, with a thousand URIs per group | {ours|  | memory per kept URI, 1000 in each group |} B \
+            "| a kept URI, with a thousand URIs per group | {ours|  | memory per kept URI, 1000 in each group |} B \
              | {ours|  | memory per kept URI, 1000 in each group, packed |} B |",
         ],
     ),
