@@ -77,24 +77,42 @@ fn scanned(
     }
 }
 
-/// Commits a crawl as Browsertrix does.
-fn commit_plainly(c: &mut DedupeIndex, crawl: &str, numbers: std::ops::Range<u64>) {
+/// Adds the records of a crawl and their owners, as Browsertrix does before it commits the crawl.
+fn add_plainly(c: &mut DedupeIndex, crawl: &str, numbers: std::ops::Range<u64>) {
+    let (records, merged) = (c.key(&format!("h:{crawl}")), c.key("allhashes"));
     for n in numbers {
         let hash = sha256_of(n);
-        let key = format!("p:h:{crawl}");
         let record = "0 20260319102015000 https://e/ 1000";
-        ok!(c, "HSETNX", &key, &hash, record);
-        ok!(c, "HSETNX", "p:allhashes", &hash, crawl);
+        ok!(c, "HSETNX", &records, &hash, record);
+        ok!(c, "HSETNX", &merged, &hash, crawl);
     }
-    ok!(
-        c,
-        "HINCRBY",
-        format!("p:h:{crawl}:counts"),
-        "totalUrls",
-        "1"
-    );
-    ok!(c, "SADD", "p:allcrawls", crawl);
-    ok!(c, "HINCRBY", "p:allcounts", "totalUrls", "1");
+}
+
+/// Commits a crawl as Browsertrix does.
+fn commit_plainly(c: &mut DedupeIndex, crawl: &str, numbers: std::ops::Range<u64>) {
+    add_plainly(c, crawl, numbers);
+    let counts = c.key(&format!("h:{crawl}:counts"));
+    let (crawls, sums) = (c.key("allcrawls"), c.key("allcounts"));
+    ok!(c, "HINCRBY", counts, "totalUrls", "1");
+    ok!(c, "SADD", crawls, crawl);
+    ok!(c, "HINCRBY", sums, "totalUrls", "1");
+}
+
+/// Commits a crawl as Browsertrix does, and waits until it is packed.
+fn until_packed(c: &mut DedupeIndex, crawl: &str, numbers: std::ops::Range<u64>) {
+    commit_plainly(c, crawl, numbers);
+    let records = c.key(&format!("h:{crawl}"));
+    until("the crawl is packed", || {
+        ok!(c, "EXISTS", &records) == int(0)
+    });
+}
+
+/// Commits a crawl as Browsertrix does, on a server that does not pack it because the setting is off by then.
+fn commit_unpacked(c: &mut DedupeIndex, crawl: &str, numbers: std::ops::Range<u64>) {
+    add_plainly(c, crawl, numbers);
+    c.plain("CONFIG SET crawlspace.dedupe-plain-commands no");
+    let crawls = c.key("allcrawls");
+    ok!(c, "SADD", crawls, crawl);
 }
 
 /// The calls whose replies must not depend on the storage. `#n` is a hash, `@` its record.
@@ -562,6 +580,9 @@ fn restart_serves_plain_commands_from_the_first_command_on() {
         assert!(!record.is_nil(), "records");
         assert_eq!(ok!(c, "HLEN", "p:allhashes"), int(411));
         assert_eq!(ok!(c, "HLEN", "p:h:theirs"), int(10));
+        assert_eq!(scanned(&mut c, "p:allhashes", &[], || {}).len(), 411);
+        assert_eq!(scanned(&mut c, "p:h:a", &[], || {}).len(), 300);
+        assert_eq!(scanned(&mut c, "p:h:theirs", &[], || {}).len(), 10);
     }
 }
 
@@ -578,6 +599,7 @@ fn replica_serves_reads_and_takes_over() {
     until_served(r.wire(), "p:allhashes");
     assert_eq!(r.plain("HGET p:allhashes #1"), bulk("a"));
     assert_eq!(r.plain("HLEN p:h:theirs"), int(10));
+    assert_eq!(scanned(r.wire(), "p:allhashes", &[], || {}).len(), 410);
     assert!(refusal(&mut r, "HSETNX p:allhashes #1 x").starts_with("READONLY"));
     assert_eq!(server.digest(), replica.digest());
     ok!(r, "REPLICAOF", "NO", "ONE");
@@ -588,7 +610,34 @@ fn replica_serves_reads_and_takes_over() {
         int(1)
     );
     assert_eq!(r.plain("HGET p:h:a #1"), c.plain("HGET p:h:a #1"));
+    for (key, entries) in [("p:allhashes", 411), ("p:h:a", 300), ("p:h:theirs", 11)] {
+        assert_eq!(scanned(r.wire(), key, &[], || {}).len(), entries, "{key}");
+    }
     r.assert_consistent();
+}
+
+#[test]
+fn promoted_replica_packs_what_the_lost_master_did_not_pack() {
+    let (mut server, mut c) = DedupeIndex::on(served(), P);
+    let replica = served().replica_of(&server).start();
+    fill(&mut c);
+    c.ok("PACK");
+    until_served(c.wire(), "p:allhashes");
+    server.wait_for_replica_offset(&replica);
+    let mut r = DedupeIndex::of(&replica, P);
+    until_served(r.wire(), "p:allhashes");
+    // Afterwards, no server has a reason to pack anything.
+    until_packed(&mut c, "first", 1000..1010);
+    commit_unpacked(&mut c, "second", 2000..2010);
+    server.wait_for_replica_offset(&replica);
+    server.kill9();
+    assert_eq!(r.plain("EXISTS p:h:second"), int(1));
+    ok!(r, "REPLICAOF", "NO", "ONE");
+    until("the second crawl is packed", || {
+        r.plain("EXISTS p:h:second") == int(0)
+    });
+    assert_eq!(r.plain("HLEN p:h:second"), int(10));
+    assert_eq!(r.owners([1000, 2009]), ["first", "second"]);
 }
 
 #[test]
@@ -613,6 +662,46 @@ fn index_is_served_where_its_slot_went() {
     assert_eq!(c.plain("HSETNX {coll-42}:allhashes #60 b"), int(1));
     let mut old = DedupeIndex::of(owner, P);
     assert!(refusal(&mut old, "HGET {coll-42}:allhashes #1").starts_with("MOVED"));
+}
+
+#[test]
+fn records_are_packed_where_the_slot_of_their_index_went() {
+    const P: &str = "{coll-42}:";
+    let cluster = Cluster::with(2, served().packed());
+    let owner = cluster.owner(P);
+    let others = cluster.nodes().iter();
+    let mut others = others.filter(|node| node.port() != owner.port());
+    let other = others.next().expect("two nodes");
+    // Both nodes serve an index, and have no reason to pack anything.
+    let ids = (0..).map(|n| format!("{{other-{n}}}:"));
+    let mut there = ids.filter(|prefix| cluster.owner(prefix).port() == other.port());
+    let there = there.next().expect("many slots");
+    for (node, prefix) in [(other, &there[..]), (owner, P)] {
+        let mut c = DedupeIndex::of(node, prefix);
+        c.committed("a", 0..50);
+        until_served(c.wire(), &format!("{prefix}allhashes"));
+        until_packed(&mut c, "first", 100..110);
+    }
+    commit_unpacked(&mut DedupeIndex::of(owner, P), "second", 200..210);
+    cluster.move_slot(P, other);
+    let mut c = DedupeIndex::of(other, P);
+    until("the records are packed", || {
+        c.plain("EXISTS {coll-42}:h:second") == int(0)
+    });
+    assert_eq!(c.plain("HLEN {coll-42}:h:second"), int(10));
+    assert_eq!(c.owners([1, 105, 205]), ["a", "first", "second"]);
+}
+
+#[test]
+fn deletion_of_committed_records_removes_nothing() {
+    let (_server, mut c) = index_on(served());
+    until_served(c.wire(), "p:allhashes");
+    for command in ["DEL", "UNLINK"] {
+        assert_eq!(c.plain(format!("{command} p:h:a")), int(0));
+        assert_eq!(c.plain("HLEN p:h:a"), int(300));
+        assert_eq!(c.owners([1, 250]), ["a", "a"]);
+    }
+    c.assert_consistent();
 }
 
 #[test]
@@ -676,6 +765,33 @@ fn watching_and_listening_clients_notice_a_new_owner() {
     ok!(watcher, "MULTI");
     ok!(watcher, "PING");
     assert_eq!(watcher.call(&["EXEC"]), nil());
+}
+
+#[test]
+fn caching_clients_are_told_about_the_keys_that_they_read() {
+    let (server, mut c) = index_on(served());
+    until_served(c.wire(), "p:allhashes");
+    let hash = sha256_of(1);
+    for (key, change) in [
+        ("p:allhashes", "HSETNX p:allhashes #3000 x"),
+        (
+            "p:h:a",
+            "HSETNX p:h:a #3000 '0 20260319102015000 https://e/ 1000'",
+        ),
+    ] {
+        let mut caching = server.wire3();
+        ok!(caching, "CLIENT", "TRACKING", "ON");
+        assert!(!ok!(caching, "HGET", key, &hash).is_nil());
+        assert_eq!(c.plain(change), int(1));
+        let push = caching.next_push();
+        let [kind, keys] = push.items() else {
+            panic!("{push:?}");
+        };
+        assert_eq!(
+            (kind.text(), keys.texts()),
+            ("invalidate".into(), vec![key.to_owned()])
+        );
+    }
 }
 
 #[test]

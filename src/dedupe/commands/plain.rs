@@ -44,6 +44,8 @@ struct Prefixes {
     known: FxHashMap<Box<[u8]>, SmallVec<[c_int; 1]>>,
     /// True if a timer will look for the indexes.
     scheduled: bool,
+    /// True if all packed indexes will then be scheduled for packing.
+    packs_all: bool,
     /// Meanings of keys of recent calls. The command that runs after the filter, and later calls, need not search for
     /// the prefix again.
     recent: [Option<Meaning>; RECENT],
@@ -97,6 +99,7 @@ impl Prefixes {
 static PREFIXES: MainThread<Prefixes> = MainThread::new(Prefixes {
     known: FxHashMap::with_hasher(rustc_hash::FxBuildHasher),
     scheduled: false,
+    packs_all: false,
     recent: [const { None }; RECENT],
 });
 
@@ -211,11 +214,20 @@ pub fn on_change(change: Change<'_>) {
             if let Some(prefix) = PACKED_INDEX.prefix_of(key) {
                 note(db, prefix, true);
                 check_soon();
+                // The key may come from another server, where plain clients had just committed crawls.
+                note_commit(db, prefix);
             } else if let Some(prefix) = META.prefix_of(key) {
                 note(db, prefix, false);
             }
         }
-        Change::Databases(_) | Change::Everything | Change::Role => check_soon(),
+        Change::Databases(_) | Change::Everything => check_soon(),
+        Change::Role => {
+            // The former master may not have packed the last crawls that plain clients committed.
+            if let Some(mut prefixes) = PREFIXES.try_borrow() {
+                prefixes.packs_all = true;
+                prefixes.schedule(0);
+            }
+        }
     }
 }
 
@@ -254,16 +266,17 @@ extern "C" fn check(ctx: RawCtx, _: *mut c_void) {
         prefixes.known = found;
         prefixes.forget();
         let filters = settings::PLAIN_COMMANDS.get() && !prefixes.known.is_empty();
-        let begins = filters && metrics::PLAIN_COMMANDS.get() == 0;
+        // Plain clients may have committed crawls while the setting was off.
+        let begins = metrics::PLAIN_COMMANDS.get() == 0;
+        let packs_all = std::mem::take(&mut prefixes.packs_all) || begins;
         metrics::PLAIN_COMMANDS.set(filters.into());
-        let mut first_seen: Vec<(c_int, Box<[u8]>)> = Vec::new();
-        for (prefix, databases) in prefixes.known.iter().filter(|_| begins) {
-            first_seen.extend(databases.iter().map(|&db| (db, prefix.clone())));
+        let mut unpacked: Vec<(c_int, Box<[u8]>)> = Vec::new();
+        for (prefix, databases) in prefixes.known.iter().filter(|_| filters && packs_all) {
+            unpacked.extend(databases.iter().map(|&db| (db, prefix.clone())));
         }
         drop(prefixes);
         filter::set(ctx, filters.then_some(rename));
-        // Plain clients may have committed crawls while the setting was off.
-        for (db, prefix) in first_seen {
+        for (db, prefix) in unpacked {
             absorb_after(db, &prefix, QUIET_MS, false);
         }
     });
@@ -307,7 +320,7 @@ static UNPACKED: MainThread<Unpacked> = MainThread::new(Unpacked {
 /// next commit.
 const MAX_WAITING: usize = 4096;
 
-/// Schedules packing of an index after a plain client changed the set of committed crawls.
+/// Schedules packing of an index in which plain clients may have committed crawls.
 pub fn note_commit(db: c_int, prefix: &[u8]) {
     if settings::PLAIN_COMMANDS.get() {
         absorb_after(db, prefix, QUIET_MS, true);
@@ -384,7 +397,10 @@ extern "C" fn absorb(ctx: RawCtx, _: *mut c_void) {
                         index.is_registered() && index.places.storage() == Storage::Packed;
                     Ok(is_packed && !index.crawls.are_purged(keys))
                 });
-                if here.is_ok() && matches!(packs, Ok(true)) {
+                if here.is_err() && is_packed(keys, prefix) {
+                    // The slot is being migrated, or the cluster is down.
+                    absorb_after(db, prefix, QUIET_MS, false);
+                } else if here.is_ok() && matches!(packs, Ok(true)) {
                     jobs::start_packing(db, prefix, move_to(Storage::Packed));
                 }
             });
