@@ -4,7 +4,8 @@
 //! records over a single connection. If that connection breaks, the scan starts again at the beginning of the hash,
 //! because the cursor of a scan may mean something else after a restart or a failover. All writes to the target can be
 //! repeated: they set the same fields to the same values. A crawl becomes visible in the target once all of its records
-//! are there.
+//! are there. Small keys get exactly the content that they have in the source. Records are never deleted: a target with
+//! more crawls or records than the source is refused.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -135,6 +136,21 @@ struct Standing {
 /// The crawls of the source, in the order in which they are copied.
 type Crawls = BTreeMap<Vec<u8>, Standing>;
 
+/// Refuses a target with a crawl that has more records than in the source, or is not committed in the source.
+fn refuse_more(there: &Crawls, crawls: &Crawls) -> Result<(), Error> {
+    for (crawl, there) in there {
+        let standing = crawls.get(crawl).copied().unwrap_or_default();
+        if there.records > standing.records || there.committed && !standing.committed {
+            let crawl = crawl.escape_ascii();
+            return Err(Error::Refused(format!(
+                "the target has records or a commit of the crawl '{crawl}' that the source does not have: remove this \
+                 crawl from the target, then run the same command again"
+            )));
+        }
+    }
+    Ok(())
+}
+
 impl Copy {
     /// Copies the index, and continues when a server that was unavailable is back. Calls `tell` with the error and the
     /// remaining time before each attempt to connect, and with `None` when the server is back.
@@ -179,6 +195,8 @@ impl Copy {
         source.count_records(&mut crawls)?;
         let mut target = Target::open(&self.to, &self.copy, self.packed)?;
         let there = target.prepare(source.profile, &crawls)?;
+        target.refuse_unlisted(&crawls)?;
+        refuse_more(&there, &crawls)?;
         let is_there = |crawl: &Vec<u8>, standing: &Standing| {
             there.get(crawl).is_some_and(|there| {
                 there.records >= standing.records
@@ -195,7 +213,7 @@ impl Copy {
             left.map(|(_, standing)| standing.records).sum(),
         );
         for (crawl, standing) in &crawls {
-            target.write(source.details(crawl)?)?;
+            target.replace(&source.details(crawl)?)?;
             if is_there(crawl, standing) {
                 continue;
             }
@@ -203,11 +221,16 @@ impl Copy {
             target.list(crawl, *standing)?;
         }
         work.begin("copying other keys", 0);
+        target.delete_others(&kept)?;
         for Kept { name, value } in source.other_keys(kept) {
-            target.write_key(&name, value?)?;
+            target.replace(&[(name, value?)])?;
             work.check()?;
         }
         let storage = target.finish(&crawls, work)?;
+        // The source may have got records in the meantime.
+        let mut counted = crawls.clone();
+        source.count_records(&mut counted)?;
+        refuse_more(&target.there(&crawls)?, &counted)?;
         Ok(Copied {
             profile: source.profile,
             storage,

@@ -240,7 +240,7 @@ impl Importing {
             Line::Key(key) => {
                 let (name, content): (Vec<u8>, _) = (key.name.into(), key.value.content());
                 if self.is_prepared {
-                    self.target.write_key(&name, content)?;
+                    self.target.write_key(&name, &content)?;
                 } else {
                     self.keys.push((name, content));
                 }
@@ -288,7 +288,7 @@ impl Importing {
             self.target.prepare(self.profile, &self.crawls)?;
             self.is_prepared = true;
             for (name, content) in self.keys.drain(..) {
-                self.target.write_key(&name, content)?;
+                self.target.write_key(&name, &content)?;
             }
         }
         Ok(())

@@ -34,10 +34,10 @@ const OF_THE_MODULE: [&str; 8] = [
 /// Fields of `allcounts` that are not sums over crawls.
 const OF_NO_CRAWL: [&[u8]; 3] = [b"removedCrawls", b"removedCrawlSize", b"updateProgress"];
 /// Reply to a scan: the next cursor, and a part of the elements.
-type Scanned = (Vec<u8>, Vec<Vec<u8>>);
+pub(super) type Scanned = (Vec<u8>, Vec<Vec<u8>>);
 
 /// First and last cursor of a scan.
-const NO_CURSOR: &[u8] = b"0";
+pub(super) const NO_CURSOR: &[u8] = b"0";
 
 /// The source. An index under one prefix is read over one connection that is never replaced.
 pub(super) struct Source {
@@ -84,6 +84,17 @@ pub(super) struct Kept {
 }
 
 impl Content {
+    /// Returns true for a key that does not exist or has no content.
+    pub(super) fn is_empty(&self) -> bool {
+        match self {
+            Content::Hash(members) | Content::Set(members) | Content::List(members) => {
+                members.is_empty()
+            }
+            Content::String(_) => false,
+            Content::Nothing => true,
+        }
+    }
+
     /// Adds the same key of another shard: counts are added, sets are united. Lists, and fields that are not sums,
     /// are only in the home shard, which comes first.
     fn join(&mut self, other: Content) {
@@ -313,24 +324,14 @@ impl Source {
         let [prefix] = &self.prefixes[..] else {
             return self.references(crawls);
         };
-        let mut pattern = Vec::new();
-        for &byte in prefix {
-            if b"*?[]\\^".contains(&byte) {
-                pattern.push(b'\\');
-            }
-            pattern.push(byte);
-        }
-        pattern.push(b'*');
+        let pattern = pattern(prefix);
         let references = self.profile.references();
         let mut kept = Vec::new();
         for key in self.scan("SCAN", None, &[b"MATCH", &pattern])? {
             let Some(name) = key.strip_prefix(&prefix[..]) else {
                 continue;
             };
-            let is_reference = name.strip_suffix(references);
-            let is_unsettled =
-                name.starts_with(b"rev:") && (name.ends_with(b":c") || name.ends_with(b":s"));
-            if is_unsettled || is_reference.is_some_and(|id| !id.contains(&b':')) {
+            if is_scanned(name, references) {
                 kept.push(name.to_vec());
             } else if let Some(crawl) = name.strip_prefix(b"h:")
                 && !OF_THE_MODULE
@@ -370,6 +371,7 @@ impl Source {
                 .collect();
             batch.send(&self.server).map_err(Error::Source)?;
             for ((_, standing), records) in some.iter_mut().zip(asked) {
+                standing.records = 0;
                 for records in records {
                     standing.records += records.take().map_err(Error::Source)?;
                 }
@@ -558,6 +560,28 @@ impl Source {
     }
 }
 
+/// Returns the pattern of a scan for all keys with a prefix.
+pub(super) fn pattern(prefix: &[u8]) -> Vec<u8> {
+    let mut pattern = Vec::new();
+    for &byte in prefix {
+        if b"*?[]\\^".contains(&byte) {
+            pattern.push(b'\\');
+        }
+        pattern.push(byte);
+    }
+    pattern.push(b'*');
+    pattern
+}
+
+/// Returns true for the name of a reference or of an unsettled revisit. Only a scan finds these keys. `references` is
+/// the end of the names of references.
+pub(super) fn is_scanned(name: &[u8], references: &[u8]) -> bool {
+    let is_unsettled =
+        name.starts_with(b"rev:") && (name.ends_with(b":c") || name.ends_with(b":s"));
+    let reference = name.strip_suffix(references);
+    is_unsettled || reference.is_some_and(|id| !id.contains(&b':'))
+}
+
 /// Returns the prefixes of the shards of an index. Refuses an index with an operation that not all shards have finished.
 fn shards(server: &Server, name: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
     let found = Sharded::find(server, name).map_err(Error::Source)?;
@@ -577,7 +601,7 @@ fn shards(server: &Server, name: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
     Ok(prefixes.map(|shard| shard.prefix().to_vec()).collect())
 }
 
-fn command(name: &str, key: &[u8]) -> Cmd {
+pub(super) fn command(name: &str, key: &[u8]) -> Cmd {
     let mut command = redis::cmd(name);
     command.arg(key);
     command

@@ -1,14 +1,14 @@
 //! The copy: an index on a server with the module, written by commands that can be repeated.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
-use crawlspace_client::dedupe::{CrawlState, Profile, Storage};
+use crawlspace_client::dedupe::{CrawlState, Listed, Profile, Storage};
 use crawlspace_client::{Ask, Batch, Call, Code, Pending, Server, redis};
 use crawlspace_index::Work;
-use redis::{Cmd, Value};
+use redis::{Cmd, FromRedisValue, Value};
 
-use super::source::{Content, Details, Page};
+use super::source::{Content, NO_CURSOR, Page, Scanned, command, is_scanned, pattern};
 use super::{Crawls, Error, PACK_AFTER, PAGE, Standing};
 use crate::any_index::{AnyIndex, IndexName, OpenError};
 
@@ -20,6 +20,9 @@ for i = 1, #ARGV do redis.call('RPUSH', KEYS[1], ARGV[i]) end";
 const OWN: &str =
     "if redis.call('TYPE', KEYS[1]).ok == 'crawlmark' then redis.call('DEL', KEYS[1]) end
 redis.call('HSET', KEYS[1], unpack(ARGV))";
+
+/// Scans on the node that has the key, which a plain `SCAN` may miss in a cluster.
+const SCAN: &str = "return redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', ARGV[3])";
 
 /// The target of a copy. In a sharded index, the records and their owners are in the shard of their hash, the sets of
 /// crawls are in all shards, and the other keys are in the home shard.
@@ -62,10 +65,23 @@ impl Target {
     /// Sets the profile, and returns the crawls that the target has already. Refuses a target that has
     /// crawls that the source does not have.
     pub(super) fn prepare(&mut self, profile: Profile, crawls: &Crawls) -> Result<Crawls, Error> {
-        let target = Error::Target;
-        let stats = self.index.stats().map_err(target)?;
+        let stats = self.index.stats().map_err(Error::Target)?;
         self.profile = profile;
         self.packed |= stats.storage != Storage::Plain;
+        if stats.storage != Storage::Plain && stats.hashes > 0 {
+            // A record that an interrupted run wrote again is in both storages, and would count twice.
+            self.pack()?;
+        }
+        let there = self.there(crawls)?;
+        if stats.profile != profile {
+            self.index.set_profile(profile).map_err(Error::Target)?;
+        }
+        Ok(there)
+    }
+
+    /// Returns the crawls of the target. Refuses a target that has crawls that the source does not have.
+    pub(super) fn there(&self, crawls: &Crawls) -> Result<Crawls, Error> {
+        let target = Error::Target;
         let mut there = Crawls::new();
         for listed in self.index.crawls(None).map_err(target)? {
             let (committed, uncommitted) = match listed.standing.state {
@@ -74,14 +90,12 @@ impl Target {
                 CrawlState::Uncommitted => (false, true),
                 _ => (false, false),
             };
-            if !crawls.contains_key(&listed.crawl) {
-                let crawl = listed.crawl.escape_ascii();
-                return Err(Error::Refused(format!(
-                    "the target has the crawl '{crawl}', which the source does not have: copy to a prefix without an \
-                     index"
-                )));
-            }
             let records = listed.standing.hashes;
+            if listed.standing.state == CrawlState::Canceled && records == 0 {
+                // Nothing is left of the crawl but its id in `canceledcrawls`.
+                continue;
+            }
+            refuse_unknown(&listed.crawl, crawls)?;
             let standing = Standing {
                 committed,
                 uncommitted,
@@ -109,32 +123,122 @@ impl Target {
                 );
             }
         }
-        if stats.profile != profile {
-            self.index.set_profile(profile).map_err(target)?;
-        }
         Ok(there)
     }
 
-    /// Writes the small keys of a crawl.
-    pub(super) fn write(&self, keys: Details) -> Result<(), Error> {
-        let batch = Batch::new();
-        let mut asked = Vec::new();
-        for (name, content) in keys {
-            self.put(&batch, &mut asked, &name, content);
-        }
-        self.send(&batch, asked)
+    /// Refuses a target with records of a crawl that is in none of its sets of crawls, if the source does not have the
+    /// crawl.
+    pub(super) fn refuse_unlisted(&self, crawls: &Crawls) -> Result<(), Error> {
+        let unlisted = self.index.crawls(Some(Listed::Unlisted));
+        let unlisted = unlisted.map_err(Error::Target)?;
+        unlisted
+            .iter()
+            .try_for_each(|listed| refuse_unknown(&listed.crawl, crawls))
     }
 
-    /// Writes a key with this content.
-    pub(super) fn write_key(&self, name: &[u8], content: Content) -> Result<(), Error> {
+    /// Gives small keys exactly this content. Deletes keys without content.
+    pub(super) fn replace(&self, keys: &[(Vec<u8>, Content)]) -> Result<(), Error> {
+        let batch = Batch::new();
+        let mut asked = Vec::new();
+        let mut sizes = Vec::new();
+        for (name, content) in keys {
+            let key = self.home_key(name);
+            if content.is_empty() {
+                let delete = Call::new(command("DEL", &key));
+                asked.push(batch.ask(delete.repeatable()));
+                continue;
+            }
+            self.put(&batch, &mut asked, name, content);
+            let (size, members): (_, HashSet<&[u8]>) = match content {
+                Content::Hash(pairs) => ("HLEN", pairs.iter().step_by(2).map(|v| &v[..]).collect()),
+                Content::Set(members) => ("SCARD", members.iter().map(|v| &v[..]).collect()),
+                _ => continue,
+            };
+            let size = batch.ask(Call::<u64>::new(command(size, &key)).repeatable());
+            sizes.push((key, content, members, size));
+        }
+        self.send(&batch, asked)?;
+        for (key, content, members, size) in sizes {
+            if size.take().map_err(Error::Target)? > members.len() as u64 {
+                self.remove_others(&key, content, &members)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes all other fields of a hash or members of a set.
+    fn remove_others(
+        &self,
+        key: &[u8],
+        content: &Content,
+        members: &HashSet<&[u8]>,
+    ) -> Result<(), Error> {
+        let (list, remove) = match content {
+            Content::Hash(_) => ("HKEYS", "HDEL"),
+            _ => ("SMEMBERS", "SREM"),
+        };
+        let there: Vec<Vec<u8>> = self.ask(command(list, key))?;
+        let others: Vec<_> = there
+            .iter()
+            .filter(|member| !members.contains(&member[..]))
+            .collect();
+        for some in others.chunks(PAGE) {
+            let mut command = command(remove, key);
+            command.arg(some);
+            self.ask::<u64>(command)?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the references and the unsettled revisits whose names are not in this sorted list.
+    pub(super) fn delete_others(&self, names: &[Vec<u8>]) -> Result<(), Error> {
+        let prefix = self.index.home().prefix();
+        let pattern = pattern(prefix);
+        let page = PAGE.to_string();
+        let mut cursor = NO_CURSOR.to_vec();
+        loop {
+            let arguments = [&cursor[..], &pattern, page.as_bytes()];
+            // After a failover, a cursor may mean something else, so this call is not repeated.
+            let scan =
+                Call::<Scanned>::new(script(SCAN, &self.home_key(b"crawlspace"), &arguments));
+            let server = self.index.home().server();
+            let (next, page) = server.ask(scan).map_err(Error::Target)?;
+            for key in page {
+                let is_other = key.strip_prefix(prefix).is_some_and(|name| {
+                    is_scanned(name, self.profile.references())
+                        && names.binary_search_by(|known| known[..].cmp(name)).is_err()
+                });
+                if is_other {
+                    self.ask::<u64>(command("DEL", &key))?;
+                }
+            }
+            if next == NO_CURSOR {
+                return Ok(());
+            }
+            cursor = next;
+        }
+    }
+
+    /// Adds this content to a key. Replaces the values of existing fields, and lists and strings.
+    pub(super) fn write_key(&self, name: &[u8], content: &Content) -> Result<(), Error> {
         let batch = Batch::new();
         let mut asked = Vec::new();
         self.put(&batch, &mut asked, name, content);
         self.send(&batch, asked)
     }
 
-    fn put(&self, batch: &Batch, asked: &mut Vec<Pending<Value>>, name: &[u8], content: Content) {
-        let key = [self.index.home().prefix(), name].concat();
+    fn home_key(&self, name: &[u8]) -> Vec<u8> {
+        [self.index.home().prefix(), name].concat()
+    }
+
+    /// Sends a command that can be repeated.
+    fn ask<T: FromRedisValue + Send + 'static>(&self, command: Cmd) -> Result<T, Error> {
+        let call = Call::new(command).repeatable();
+        self.index.home().server().ask(call).map_err(Error::Target)
+    }
+
+    fn put(&self, batch: &Batch, asked: &mut Vec<Pending<Value>>, name: &[u8], content: &Content) {
+        let key = self.home_key(name);
         let mut chunks = |command: &str, members: &[Vec<u8>]| {
             for some in members.chunks(2 * PAGE) {
                 let mut write = redis::cmd(command);
@@ -143,12 +247,12 @@ impl Target {
             }
         };
         match content {
-            Content::Hash(pairs) => chunks("HSET", &pairs),
-            Content::Set(members) => chunks("SADD", &members),
+            Content::Hash(pairs) => chunks("HSET", pairs),
+            Content::Set(members) => chunks("SADD", members),
             Content::List(members) if !members.is_empty() => {
-                asked.push(batch.ask(Call::new(script(REPLACE, &key, &members)).repeatable()));
+                asked.push(batch.ask(Call::new(script(REPLACE, &key, members)).repeatable()));
             }
-            Content::String(value) => chunks("SET", &[value]),
+            Content::String(value) => chunks("SET", std::slice::from_ref(value)),
             Content::List(_) | Content::Nothing => {}
         }
     }
@@ -240,21 +344,17 @@ impl Target {
         Ok(())
     }
 
-    /// Ends the copy: removes crawls that were committed since an earlier run from `uncommittedcrawls`. Packs
-    /// what is left.
+    /// Ends the copy: removes crawls from `uncommittedcrawls` that an earlier run added and that are not uncommitted
+    /// anymore. Packs the remaining records.
     pub(super) fn finish(&self, crawls: &Crawls, work: &Work) -> Result<Storage, Error> {
-        let ended = crawls
-            .iter()
-            .filter(|(_, standing)| standing.committed && !standing.uncommitted);
+        let ended = crawls.iter().filter(|(_, standing)| !standing.uncommitted);
         let ended: Vec<&[u8]> = ended.map(|(crawl, _)| &crawl[..]).collect();
         for some in ended.chunks(PAGE) {
             for prefix in self.prefixes() {
                 let mut remove = redis::cmd("SREM");
                 let key = [prefix, b"uncommittedcrawls"].concat();
                 remove.arg(key).arg(some);
-                let remove = Call::<u64>::new(remove).repeatable();
-                let server = self.index.home().server();
-                server.ask(remove).map_err(Error::Target)?;
+                self.ask::<u64>(remove)?;
             }
         }
         if self.packed {
@@ -264,6 +364,17 @@ impl Target {
         let stats = self.index.stats().map_err(Error::Target)?;
         Ok(stats.storage)
     }
+}
+
+/// Refuses a crawl of the target that the source does not have.
+fn refuse_unknown(crawl: &[u8], crawls: &Crawls) -> Result<(), Error> {
+    if crawls.contains_key(crawl) {
+        return Ok(());
+    }
+    let crawl = crawl.escape_ascii();
+    Err(Error::Refused(format!(
+        "the target has the crawl '{crawl}', which the source does not have: copy to a prefix without an index"
+    )))
 }
 
 /// Makes a script call with one key.

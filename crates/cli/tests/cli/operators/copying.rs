@@ -189,6 +189,113 @@ fn copy_continues_with_changes_of_the_source() {
 }
 
 #[test]
+fn second_copy_removes_what_the_source_has_lost() {
+    let source = Options::new().no_module().start();
+    let mut c = source.wire();
+    plain_index(&mut c, 3, 100);
+    let key = |name: &str| format!("{P}{name}");
+    let revisits = [2, 3].map(|n| key(&format!("rev:{}:s", sha256_of(n))));
+    for revisit in &revisits {
+        ok!(c, "HSET", revisit, "crawl-0", 3, "crawl-1", 5);
+    }
+    for set in ["src:qset", "canceledcrawls"] {
+        ok!(c, "SADD", key(set), "a", "b");
+    }
+    let targets = [("plain", ""), ("packed", "--packed")].map(|(storage, more)| {
+        let target = Options::new().plain().start();
+        copy(&source.url(), &target, more).exits(0);
+        copied_keys(&target).assert_same(&copied_keys(&source), storage);
+        (target, storage, more)
+    });
+    // The first part is gone completely, the second one in part.
+    ok!(
+        c,
+        "DEL",
+        key("src:q"),
+        key("canceledcrawls"),
+        key("last_update_ts"),
+        key("c:crawl-0:wacz"),
+        key("crawl-0:reqCrawls"),
+        key("5c0a-0:duperefs"),
+        key(&format!("rev:{}:c", sha256_of(1))),
+        &revisits[0]
+    );
+    ok!(c, "HDEL", &revisits[1], "crawl-0");
+    ok!(c, "SREM", key("src:qset"), "a");
+    ok!(c, "SREM", key("src:d"), "crawl-1.wacz");
+    ok!(c, "LPOP", key("c:crawl-1:wacz"));
+    ok!(c, "SREM", key("5c0a-1:duperefs"), "crawl-0 0");
+    ok!(c, "HSET", key("h:crawl-1:counts"), "dupeUrls", 1);
+    ok!(c, "HDEL", key("h:crawl-1:counts"), "totalUrls");
+    ok!(c, "SREM", key("uncommittedcrawls"), "running");
+    for (target, storage, more) in &targets {
+        for _ in 0..2 {
+            copy(&source.url(), target, more).exits(0);
+            copied_keys(target).assert_same(&copied_keys(&source), storage);
+        }
+    }
+    // Records are never deleted.
+    let refused = |why: &str| {
+        for (target, _, more) in &targets {
+            assert_contains(&copy(&source.url(), target, more).exits(1).errors, why);
+        }
+    };
+    let record = ok!(c, "HGET", key("h:crawl-1"), sha256_of(120)).text();
+    ok!(c, "HDEL", key("h:crawl-1"), sha256_of(120));
+    refused("the target has records or a commit of the crawl 'crawl-1'");
+    ok!(c, "HSET", key("h:crawl-1"), sha256_of(120), record);
+    ok!(
+        c,
+        "SMOVE",
+        key("allcrawls"),
+        key("uncommittedcrawls"),
+        "crawl-1"
+    );
+    refused("the target has records or a commit of the crawl 'crawl-1'");
+    ok!(
+        c,
+        "SMOVE",
+        key("uncommittedcrawls"),
+        key("allcrawls"),
+        "crawl-1"
+    );
+    ok!(c, "DEL", key("h:unlisted"));
+    refused("the target has the crawl 'unlisted', which the source does not have");
+    // A crawl that began again under the same id has other records.
+    ok!(c, "DEL", key("h:running"));
+    fill_crawl(&mut c, &Crawl::of(P, "running", 500..600));
+    for (target, storage, more) in &targets {
+        ok!(target.wire(), "DEDUPE.CANCEL", P, "unlisted");
+        let again = copy(&source.url(), target, more).exits(1);
+        assert_contains(&again.errors, "records or a commit of the crawl 'running'");
+        ok!(target.wire(), "DEDUPE.CANCEL", P, "running");
+        copy(&source.url(), target, more).exits(0);
+        copied_keys(target).assert_same(&copied_keys(&source), storage);
+    }
+}
+
+#[test]
+fn interrupted_copy_of_more_records_of_a_packed_crawl_continues() {
+    let source = Options::new().no_module().start();
+    let mut c = source.wire();
+    plain_index(&mut c, 2, 300);
+    let target = Options::new().plain().start();
+    copy(&source.url(), &target, "--packed").exits(0);
+    let records = format!("{P}h:crawl-0");
+    let record = |n: u64| [sha256_of(n), format!("0 {DATE} http://e/ 7")];
+    let more: Vec<String> = (5_000..5_100).flat_map(record).collect();
+    c.expect_ok(&[&["HSET".to_owned(), records.clone()], &more[..]].concat());
+    // A copy that was killed had written some of the old records again, but had not packed them.
+    let page = ok!(c, "HSCAN", &records, 0, "COUNT", 200).items()[1].texts();
+    assert!(page.len() >= 2 * 100, "a part as large as the new one");
+    target
+        .wire()
+        .expect_ok(&[&["HSET".to_owned(), records], &page[..]].concat());
+    copy(&source.url(), &target, "--packed").exits(0);
+    copied_keys(&target).assert_same(&copied_keys(&source), "after the second copy");
+}
+
+#[test]
 fn copy_is_refused_if_it_would_mix_indexes() {
     let source = Options::new().no_module().start();
     let target = Options::new().plain().start();
