@@ -56,7 +56,7 @@ fn capture(hash: u64, n: u64) -> (String, String) {
 enum Kind {
     /// A plain index, to which Browsertrix's programs and commands of the module write.
     Plain,
-    /// The same, on an index that is packed and unpacked.
+    /// An index that is packed and unpacked, to which the same programs write.
     Packed,
     /// An index that is packed and unpacked, to which only Browsertrix's programs write. They must get the same
     /// replies as from a server without the module.
