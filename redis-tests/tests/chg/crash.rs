@@ -158,7 +158,10 @@ fn server_killed_in_the_middle_loses_nothing(preamble: bool, kills: u64) {
         added += 180;
     }
     let kills = rounds("KILLS", kills);
-    for round in 1..=kills {
+    let mut round = 0;
+    // On a slow machine, a conversion may end before the kill. Go on until one was cut short.
+    while round < kills || cut_short == 0 && round < 20 * kills {
+        round += 1;
         let mut mover = Frontier::real(&server);
         let moves = rng.chance(80);
         if moves {
@@ -206,12 +209,12 @@ fn server_killed_in_the_middle_loses_nothing(preamble: bool, kills: u64) {
             f.ok(done(&lease));
             fetched += 1;
         }
-        if round % 4 == 0 || round == kills {
+        if round % 4 == 0 || round >= kills {
             f.assert_conserved();
             assert_eq!(f.total() + fetched, added, "after {round} kills");
         }
     }
-    eprintln!("{kills} kills, {cut_short} of them in the middle of a conversion");
+    eprintln!("{round} kills, {cut_short} of them in the middle of a conversion");
     assert!(cut_short > 0);
     while let Some(lease) = f.try_take() {
         let is_new = lease.uri.clone().is_none_or(|uri| seen.insert(uri));

@@ -173,8 +173,7 @@ fn gate_frees_the_host_at_once() {
         [1]
     );
     assert_eq!(f.ok(format!("SETTLE crawl ITEMS 1 h u4 {T0}")).ints(), [1]);
-    let error = f.refused("UNPACK", "KNOWN ");
-    assert!(error.contains("CHG.RELEASE"), "{error}");
+    f.refused("UNPACK", "KNOWN ");
     f.assert_consistent();
     f.pass(300);
     let (_, third, uris) = take(&mut f, "NEXT URIS 9 GATE 0");

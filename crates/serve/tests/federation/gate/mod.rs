@@ -203,7 +203,7 @@ fn check(case: &Case, answer: &Answer) -> Result<(), String> {
                 .chain(rows.iter().copied())
                 .collect();
             if !rows.is_subset(&all) || !all.is_subset(&allowed) {
-                return Err(format!("rows {all:?}, not {rows:?}"));
+                return Err(format!("rows {all:?}, not {rows:?}: {status} {text}"));
             }
             Ok(())
         }
