@@ -34,11 +34,16 @@ pub fn python(folder: &Path, packages: &[&str]) -> Result<PathBuf, String> {
 /// Returns true if an environment has these packages, and its interpreter still runs.
 fn works(folder: &Path, packages: &str) -> bool {
     let runs = || run(Command::new(folder.join("bin").join("python")).args(["-c", ""])).is_ok();
-    std::fs::read_to_string(folder.join("complete")).is_ok_and(|there| there == packages) && runs()
+    has(folder, packages.as_bytes()) && runs()
+}
+
+/// Returns true if these packages are installed in the folder.
+fn has(folder: &Path, packages: &[u8]) -> bool {
+    std::fs::read(folder.join("complete")).is_ok_and(|there| there == packages)
 }
 
 /// Records that all packages are installed.
-fn complete(folder: &Path, packages: &str) {
+fn complete(folder: &Path, packages: impl AsRef<[u8]>) {
     std::fs::write(folder.join("complete"), packages).expect("the folder is writable");
 }
 
@@ -86,9 +91,8 @@ fn create_venv(folder: &Path, options: &[&str]) -> Result<(), String> {
 pub fn node(folder: &Path, packages: &[&str]) -> Result<PathBuf, String> {
     let (node, mut npm) = node_and_npm(folder)?;
     let _alone = alone_in(folder);
-    let complete = folder.join("complete");
     let wanted = packages.join(" ");
-    if std::fs::read_to_string(&complete).is_ok_and(|there| there == wanted) {
+    if has(folder, wanted.as_bytes()) {
         return Ok(node);
     }
     let quietly = ["--silent", "--no-audit", "--no-fund", "--prefix", "."];
@@ -97,7 +101,7 @@ pub fn node(folder: &Path, packages: &[&str]) -> Result<PathBuf, String> {
         .args(quietly)
         .args(packages)
         .current_dir(folder))?;
-    std::fs::write(&complete, wanted).expect("the folder is writable");
+    complete(folder, &wanted);
     Ok(node)
 }
 
@@ -127,9 +131,8 @@ pub fn node_package(folder: &Path, package: &Path) -> Result<PathBuf, String> {
             .arg(package.join(part))
             .arg(folder))?;
     }
-    let complete = folder.join("complete");
     let wanted = std::fs::read(package.join("package-lock.json")).expect("the lock file");
-    if std::fs::read(&complete).is_ok_and(|there| there == wanted) {
+    if has(folder, &wanted) {
         return Ok(node);
     }
     run(npm
@@ -141,7 +144,7 @@ pub fn node_package(folder: &Path, package: &Path) -> Result<PathBuf, String> {
             "--no-fund",
         ])
         .current_dir(folder))?;
-    std::fs::write(&complete, wanted).expect("the folder is writable");
+    complete(folder, &wanted);
     Ok(node)
 }
 
